@@ -42,6 +42,7 @@ SUITES = {
     "predicted_models": "bench.suites.virtual.real_models_suite",
     "plan": "bench.suites.virtual.plan_suite",
     "random_scenarios": "bench.suites.virtual.random_scenarios_suite",
+    "selectors": "bench.suites.virtual.selectors_suite",
 }
 """The module of each: it has `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
 parameters name."""

@@ -54,6 +54,7 @@ from outrider.client.messages.service_info import (
     Health,
     ModelInfo,
     Replicas,
+    SelectorInfo,
     Status,
     VerifierInfo,
 )
@@ -89,6 +90,7 @@ __all__ = [
     "RetryPolicy",
     "Roots",
     "SamplingOptions",
+    "SelectorInfo",
     "ServiceError",
     "SpeculationOptions",
     "SpeculationStats",

@@ -11,8 +11,8 @@ from outrider.v1 import sampling_pb2
 PROTOCOL_VERSION = 1
 """Version of the internal protocol. Peers that state another are refused."""
 
-_OWN = ("verifier", "tree_shape")
-"""Fields that are more than their value."""
+_OWN = ("verifier", "tree_shape", "selector", "selector_options", "drafters_at_work")
+"""Fields that are more than their value, and those that are the coordinator's."""
 
 
 def sampling_to_proto(sampling: Sampling) -> sampling_pb2.SamplingOptions:
@@ -37,7 +37,7 @@ def sampling_from_proto(options: sampling_pb2.SamplingOptions) -> Sampling:
 
 
 def speculation_to_proto(speculation: Speculation) -> sampling_pb2.SpeculationOptions:
-    """The wire form, with every field set but the drafters' names."""
+    """The wire form, with every field set. Which drafters work is the coordinator's, and not in it."""
     options = sampling_pb2.SpeculationOptions()
     fill(options, speculation, leave_out=_OWN)
     ask_for(speculation.verifier, options)

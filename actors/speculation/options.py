@@ -11,6 +11,8 @@ from outrider.actors.speculation.trees.level_shapes import LevelShape
 COUPLED = "coupled"
 """The verifier in force where nobody names one."""
 
+LEAST_BUSY = "least_busy"
+"""The selector in force where nobody names one."""
 
 MOST_INVERSE = 1e20
 """Greatest factor of a logit: float32 holds the product, and the noise beside it is less than its last digit."""
@@ -100,3 +102,12 @@ class Speculation:
 
     policies: DraftPolicies = field(default_factory=DraftPolicies)
     """How candidates are drafted."""
+
+    selector: str = LEAST_BUSY
+    """How drafters are chosen where fewer may work than there are."""
+
+    selector_options: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the selector takes; see `SelectorSpec.options`."""
+
+    drafters_at_work: int | None = None
+    """Drafters that work for a text at a time, at most; None: all."""

@@ -206,3 +206,25 @@ def _both(values: dict[str, float], form: str) -> str:
 
 def _commits(made: Rows) -> str:
     return "; ".join(sorted({f"commit {one['commit']}, {one['date']}" for one in made}))
+
+
+def selectors(rows: Rows) -> str:
+    """Ways of choosing drafters, beside each other."""
+    if not rows:
+        return ""
+    head = "two drafters|who drafts|over plain decoding|tokens a pass|drafter's device, us a token|bytes a token"
+    lines = [
+        [
+            row["part"],
+            f"`{row['way']}`" if row["way"] != "all" else "all",
+            f"{row['speed_up']:.2f}",
+            f"{row['tokens_per_pass']:.1f}",
+            f"{row['draft_us_per_token']:.0f}",
+            f"{row['bytes_per_token']:.0f}",
+        ]
+        for row in rows
+    ]
+    unequal = sum(not row["equal"] for row in rows)
+    outputs = f"**{unequal} outputs differ**" if unequal else "Every output was plain decoding's"
+    commits = ", ".join(sorted({row["machine"]["commit"] for row in rows}))
+    return f"{table(head.split('|'), lines)}\n\nVirtual time, commit {commits}. {outputs}."

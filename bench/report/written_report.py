@@ -82,6 +82,7 @@ BLOCKS: dict[str, Block] = {
     "plan-scale": ("plan", tables_plan.scale),
     "grid": ("grid", tables_simulated.grid),
     "grid-parts": ("grid", tables_simulated.grid_parts),
+    "selectors": ("selectors", tables_simulated.selectors),
     **{f"{suite}-time": (suite, where.where) for suite in ("single", "delay", "netns", "load")},
     **{name: ("verifiers", tell) for name, tell in verifier_tables.BLOCKS.items()},
 }

@@ -164,6 +164,25 @@ class SpeculationOptions:
     ] = None
     """Score above which drafting goes on, for the draft length `decision`. In [0, 1]."""
 
+    selector: Annotated[
+        str | None,
+        Flag(
+            "How drafters are chosen where fewer work than there are; `outrider models` lists the names."
+        ),
+    ] = None
+    """How drafters are chosen where fewer may work for a text than there are."""
+
+    selector_options: Annotated[
+        Mapping[str, float],
+        Flag("NAME=NUMBER: what the selector takes. Repeatable.", ("--selector-option",)),
+    ] = field(default_factory=dict)
+    """Numbers that the selector takes, by name."""
+
+    drafters_at_work: Annotated[int | None, Flag("Most drafters at work for a text at a time.")] = (
+        None
+    )
+    """Greatest number of drafters that work for a text at a time, 1 to 64."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:

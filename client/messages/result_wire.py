@@ -28,6 +28,7 @@ from outrider.client.messages.service_info import (
     ModelInfo,
     NumberOptionInfo,
     Replicas,
+    SelectorInfo,
     Status,
     VerifierInfo,
 )
@@ -89,6 +90,7 @@ def model_from_proto(model: generation_pb2.TargetModel) -> ModelInfo:
         drafters=tuple(map(_drafter, model.drafters)),
         draft_lengths=chosen(model, "draft_lengths", DraftLength),
         roots=chosen(model, "roots", Roots),
+        selectors=tuple(told(SelectorInfo, one, options=_options(one)) for one in model.selectors),
     )
 
 
@@ -158,5 +160,10 @@ def _drafter(drafter: generation_pb2.DrafterModel) -> DrafterInfo:
 
 def _verifier(info: generation_pb2.VerifierInfo) -> VerifierInfo:
     """A verifier on offer."""
-    options = tuple(told(NumberOptionInfo, one, default=one.default_value) for one in info.options)
-    return told(VerifierInfo, info, options=options)
+    return told(VerifierInfo, info, options=_options(info))
+
+
+def _options(
+    info: generation_pb2.VerifierInfo | generation_pb2.SelectorInfo,
+) -> tuple[NumberOptionInfo, ...]:
+    return tuple(told(NumberOptionInfo, one, default=one.default_value) for one in info.options)

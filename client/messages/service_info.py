@@ -32,7 +32,7 @@ class DrafterInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberOptionInfo:
-    """A number that a request may choose for a verifier."""
+    """A number that a request may choose for a method."""
 
     name: str
     default: float
@@ -56,6 +56,20 @@ class VerifierInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SelectorInfo:
+    """A selector that a request may name."""
+
+    name: str
+    summary: str = ""
+    """When to choose it."""
+    source: str = ""
+    """Authors, year and arXiv id."""
+    at_work: int = 0
+    """Drafters that it keeps at work where nobody says how many; 0: all."""
+    options: tuple[NumberOptionInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
     """One target model and what it offers."""
 
@@ -71,6 +85,7 @@ class ModelInfo:
     tokenizer_fingerprint: str = ""
     draft_lengths: tuple[DraftLength, ...] = ()
     roots: tuple[Roots, ...] = ()
+    selectors: tuple[SelectorInfo, ...] = ()
     emulated: str = ""
     """As `Admission.emulated`."""
 

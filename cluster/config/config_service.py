@@ -8,8 +8,9 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from outrider.actors.process.logs import LogFormat
+from outrider.actors.speculation.choice.selector_registry import SELECTORS
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
-from outrider.actors.speculation.options import COUPLED, Speculation
+from outrider.actors.speculation.options import COUPLED, LEAST_BUSY, Speculation
 from outrider.actors.speculation.policies import (
     DraftPolicies,
     LengthChoice,
@@ -219,6 +220,12 @@ class SpeculationConfig(Section):
     decision_threshold: float = _number("decision_threshold")
     """Score above which the decision model goes on."""
 
+    selector: str = Field(default=LEAST_BUSY, json_schema_extra={"enum": list(SELECTORS)})
+    """How drafters are chosen where fewer may work for a text than there are."""
+
+    drafters_at_work: int | None = _number("drafters_at_work")
+    """Drafters that work for a text at a time, at most. None: as many as the selector keeps at work."""
+
     adaptive: bool = True
     """True: now and then the target decodes a few rounds plainly to compare, and drafters rest while that is faster."""
 
@@ -231,6 +238,13 @@ class SpeculationConfig(Section):
         if verifier not in VERIFIERS:
             raise ValueError(f"is {verifier!r}; choose among {', '.join(VERIFIERS)}")
         return verifier
+
+    @field_validator("selector")
+    @classmethod
+    def _is_selector(cls, selector: str) -> str:
+        if selector not in SELECTORS:
+            raise ValueError(f"is {selector!r}; choose among {', '.join(SELECTORS)}")
+        return selector
 
     @property
     def options(self) -> Speculation:

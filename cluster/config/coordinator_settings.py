@@ -75,9 +75,6 @@ class CoordinatorSettings:
     drafters: tuple[tuple[str, str], ...] = ()
     """Name and address of the drafters that are known from the start; others come with the roster."""
 
-    drafters_per_session: int | None = None
-    """Drafters attached to a session at a time, at most. None: all that fit."""
-
     default_max_tokens: int = 256
     """Output tokens of a request that does not say."""
 
@@ -112,8 +109,4 @@ class CoordinatorSettings:
         if self.max_message_bytes < 1024:
             raise ValueError(
                 f"max_message_bytes must be at least 1024, got {self.max_message_bytes}"
-            )
-        if self.drafters_per_session is not None and self.drafters_per_session < 0:
-            raise ValueError(
-                f"drafters_per_session must be at least 0 or None, got {self.drafters_per_session}"
             )

@@ -234,7 +234,6 @@ class Gateway:
                 sampling=replace(sampling, seed=derive_seed(sampling.seed, index)),
                 speculation=settled.speculation,
                 drafters=settled.drafters,
-                drafters_at_work=self._settings.drafters_per_session,
                 arrived_s=arrived_s,
             )
             session = Session(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from outrider.actors.exchange.option_fields import numbers
 from outrider.actors.exchange.verifier_wire import offer_of
+from outrider.actors.speculation.choice.selector_registry import SELECTORS
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.speculation.number_options import NumberOption
 from outrider.actors.speculation.policies import LengthChoice, RootPolicy
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
@@ -69,6 +72,16 @@ def _model(links: Links) -> generation_pb2.TargetModel:
             (o for o in LengthChoice if o in offered),
         ),
         roots=numbers(generation_pb2.TargetModel, "roots", RootPolicy),
+        selectors=[
+            generation_pb2.SelectorInfo(
+                name=name,
+                summary=spec.summary,
+                source=spec.source,
+                at_work=spec.at_work or 0,
+                options=_options(spec.options),
+            )
+            for name, spec in SELECTORS.items()
+        ],
         emulated=links.emulated,
     )
 
@@ -218,10 +231,14 @@ def _verifier(name: str) -> generation_pb2.VerifierInfo:
         summary=spec.summary,
         source=spec.source,
         lossless=spec.is_lossless,
-        options=[
-            generation_pb2.NumberOption(
-                name=key, default_value=one.default, least=one.least, most=one.most, help=one.help
-            )
-            for key, one in spec.options.items()
-        ],
+        options=_options(spec.options),
     )
+
+
+def _options(options: Mapping[str, NumberOption]) -> list[generation_pb2.NumberOption]:
+    return [
+        generation_pb2.NumberOption(
+            name=name, default_value=one.default, least=one.least, most=one.most, help=one.help
+        )
+        for name, one in options.items()
+    ]

@@ -25,6 +25,10 @@ log = structlog.get_logger(__name__)
 class DraftSink(Protocol):
     """Who is told what becomes of an attachment."""
 
+    def on_attached(self, drafter: str) -> None:
+        """The drafter serves the session."""
+        ...
+
     def on_detached(self, drafter: str, reason: str, *, can_retry: bool) -> None:
         """The drafter does not, or no longer, serve the session."""
         ...
@@ -97,13 +101,13 @@ class DraftLink(StreamLink[draft_pb2.DraftCommand, draft_pb2.DraftEvent, DraftSi
         """Attaches the drafter to a session; the sink is told if that comes to nothing."""
         self._waiting.pop(sink, None)
         self._sinks[command.session] = sink
-        self._outgoing.put_nowait(draft_pb2.DraftCommand(attach=command))
+        self._say(draft_pb2.DraftCommand(attach=command))
 
     def detach(self, session: int) -> None:
         """Ends the drafter's part in a session, if it has one."""
         if self._sinks.pop(session, None) is not None:
             command = draft_pb2.DraftCommand(detach=draft_pb2.DetachSession(session=session))
-            self._outgoing.put_nowait(command)
+            self._say(command)
             self._offer_room()
 
     def wait_for_room(self, sink: DraftSink) -> None:
@@ -150,6 +154,9 @@ class DraftLink(StreamLink[draft_pb2.DraftCommand, draft_pb2.DraftEvent, DraftSi
         match event.WhichOneof("event"):
             case "attached":
                 self.num_attached += 1
+                attached = self._sinks.get(event.attached.session)
+                if attached is not None:
+                    attached.on_attached(self.name)
             case "refused":
                 self.num_refused += 1
                 refused = event.refused

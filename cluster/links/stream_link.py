@@ -106,6 +106,10 @@ class StreamLink(ABC, Generic[Command, Event, Sink]):
         finally:
             self._down("the coordinator is stopping")
 
+    def _say(self, command: Command) -> None:
+        """Queues a command."""
+        self._outgoing.put_nowait(command)
+
     @abstractmethod
     async def _serve(self, channel: grpc.aio.Channel) -> None:
         """Asks for a description, introduces itself and pumps messages until the stream ends, which it tells by returning or raising."""

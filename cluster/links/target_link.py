@@ -99,13 +99,13 @@ class TargetLink(StreamLink[target_pb2.SessionCommand, target_pb2.SessionEvent, 
     def open(self, command: target_pb2.OpenSession, sink: SessionSink) -> None:
         """Opens a session; what becomes of it is told to the sink."""
         self._sinks[command.session] = sink
-        self._outgoing.put_nowait(target_pb2.SessionCommand(open=command))
+        self._say(target_pb2.SessionCommand(open=command))
 
     def close(self, session: int) -> None:
         """Ends a session at the target. Its sink is still told what comes, until `forget`."""
         if session in self._sinks:
             command = target_pb2.SessionCommand(close=target_pb2.CloseSession(session=session))
-            self._outgoing.put_nowait(command)
+            self._say(command)
 
     def forget(self, session: int) -> None:
         """Stops telling the sink of a session."""
@@ -115,7 +115,7 @@ class TargetLink(StreamLink[target_pb2.SessionCommand, target_pb2.SessionEvent, 
         """Tells the target whose candidates to accept from now on."""
         if session in self._sinks:
             steer = target_pb2.SteerSession(session=session, drafters=drafters)
-            self._outgoing.put_nowait(target_pb2.SessionCommand(steer=steer))
+            self._say(target_pb2.SessionCommand(steer=steer))
 
     async def refresh(self, timeout_s: float) -> bool:
         """Asks for the target's description again; False if it does not answer."""

@@ -9,11 +9,10 @@ from collections.abc import Callable, Coroutine
 import grpc
 import structlog
 
-from outrider.actors.exchange.request_options_wire import (
-    PROTOCOL_VERSION,
-)
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.exchange.verifier_wire import offered_by
 from outrider.actors.exchange.vocabulary import Vocabulary, difference
+from outrider.actors.speculation.drafter_records import DrafterRecords
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.stream_link import LinkBroken
@@ -74,6 +73,7 @@ class Links:
             drafters=self.drafters,
             slots=self.slots,
             next_session=fresh if beside is None else beside.cluster.next_session,
+            records=DrafterRecords(),
         )
         self._is_beside = beside is not None
         self._settings = settings

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import grpc
 import structlog
 
+from outrider.actors.speculation.drafter_records import DrafterRecords
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
 from outrider.cluster.metrics.request_recording import RequestRecording
@@ -66,6 +67,8 @@ class SequencePeers:
 
     slots: Slots
     next_session: Callable[[], int]
+    records: DrafterRecords
+    """What became of each drafter's candidates."""
 
 
 class Sequence:
@@ -151,6 +154,8 @@ class Sequence:
         origins: list[int],
         told: list[generation_pb2.Token] | None,
     ) -> None:
+        if self._drafting is not None:
+            self._drafting.committed(origins)
         num_tokens, began_ns = len(ids), self._recording.now_ns()
         commands = self.session.committed(epoch, ids, origins, told)
         self._recording.detokenised(self.plan.index, began_ns, num_tokens)
@@ -333,13 +338,13 @@ class Sequence:
             )
 
         self._drafting = Drafting(
+            plan,
             session=number,
-            group=plan.group,
-            names=plan.drafters,
-            limit=plan.drafters_at_work,
+            records=self._cluster.records,
             links=self._cluster.drafters,
             target=link,
             attach=attach,
+            later=asyncio.get_running_loop().call_later,
         )
 
     def _stop_drafting(self) -> None:

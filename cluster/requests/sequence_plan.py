@@ -49,7 +49,6 @@ class SequencePlan:
     sampling: Sampling
     speculation: Speculation
     drafters: tuple[str, ...]
-    drafters_at_work: int | None
     arrived_s: float
     """When the request arrived, on the monotonic clock."""
 

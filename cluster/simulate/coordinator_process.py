@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from outrider.actors.exchange import commits
+from outrider.actors.speculation.drafter_records import DrafterRecords
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.cluster.requests.admission import AdmissionQueue, Grant
-from outrider.cluster.requests.drafting import RETRY_S
+from outrider.cluster.requests.drafting import Drafting
 from outrider.cluster.requests.sequence import REOPEN_S
 from outrider.cluster.requests.sequence_plan import SequencePlan, attach_session, open_session
 from outrider.cluster.requests.session import Session
@@ -23,9 +24,10 @@ from outrider.cluster.requests.session_commands import (
 )
 from outrider.cluster.requests.session_states import SessionState
 from outrider.cluster.requests.slot_queue import ASK_AGAIN_S
-from outrider.cluster.simulate.heap import EventRecord, Heap
+from outrider.cluster.simulate.heap import EventRecord, Heap, Timer
 from outrider.cluster.simulate.network import SimulatedStream
 from outrider.cluster.simulate.prices import Prices
+from outrider.cluster.simulate.simulated_links import SimulatedDrafter, SimulatedTarget
 from outrider.cluster.simulate.simulated_process import Machine, Process
 from outrider.v1 import draft_pb2, target_pb2
 
@@ -54,7 +56,7 @@ class Running:
     number: int = 0
     handle: int = 0
     target: str = ""
-    attached: set[str] = field(default_factory=set)
+    drafting: Drafting | None = None
     reopenings: int = 0
 
 
@@ -66,12 +68,12 @@ class CoordinatorProcess(Process):
     ) -> None:
         """Arguments: as `TargetProcess`."""
         super().__init__(name, heap, machine, record, prices)
-        self.targets: dict[str, SimulatedStream] = {}
-        self.drafters: dict[str, SimulatedStream] = {}
+        self.targets: dict[str, SimulatedTarget] = {}
+        self.drafters: dict[str, SimulatedDrafter] = {}
         self.admission = AdmissionQueue(max_waiting=1 << 20)
         self.served: dict[str, tuple[str, ...] | None] = {}
         """For which targets each drafts; None: for all."""
-        self.wants_drafters: dict[str, bool] = {}
+        self._records = DrafterRecords()
         self.outputs: dict[Key, list[int]] = {}
         """Of each request, as far as it has come."""
         self._running: dict[int, Running] = {}
@@ -118,7 +120,6 @@ class CoordinatorProcess(Process):
                 sampling=sampling,
                 speculation=speculation,
                 drafters=tuple(self.drafters),
-                drafters_at_work=None,
                 arrived_s=self.now,
             )
             session = Session(detokeniser=None, max_tokens=sampling.max_tokens)
@@ -142,7 +143,6 @@ class CoordinatorProcess(Process):
         """A target's stream is up."""
 
         def take(_: bytes) -> None:
-            self.wants_drafters[target] = True
             self.admission.set_target(target, num_slots)
             self._dispatch()
 
@@ -159,18 +159,22 @@ class CoordinatorProcess(Process):
 
         self.post(b"", take)
 
-    def drafter_up(self, drafter: str) -> None:
+    def drafter_up(self, drafter: str, stream: SimulatedStream) -> None:
         """A drafter's stream is up."""
-        self.post(b"", lambda _: self._fill_all())
+
+        def take(_: bytes) -> None:
+            self.drafters[drafter].connect(stream)
+            for running in list(self._sessions.values()):
+                if running.drafting is not None:
+                    running.drafting.on_up(drafter)
+
+        if drafter not in self.drafters:
+            self.drafters[drafter] = SimulatedDrafter(drafter, self)
+        self.post(b"", take)
 
     def drafter_down(self, drafter: str) -> None:
         """A drafter's stream has ended."""
-
-        def take(_: bytes) -> None:
-            for running in self._sessions.values():
-                running.attached.discard(drafter)
-
-        self.post(b"", take)
+        self.post(b"", lambda _: self.drafters[drafter].lost())
 
     def on_target(self, target: str, payload: bytes) -> None:
         """A target's message."""
@@ -182,6 +186,7 @@ class CoordinatorProcess(Process):
                 running = self._sessions.get(event.opened.session)
                 if running is not None:
                     running.handle = event.opened.handle
+                    self._start_drafting(running)
                     self._carry_out(running, running.session.opened())
             case "finished":
                 done = event.finished
@@ -199,21 +204,14 @@ class CoordinatorProcess(Process):
                     failed = running.session.failed(event.failed.code, event.failed.message)
                     self._carry_out(running, failed)
             case "drafters_wanted":
-                self.wants_drafters[target] = event.drafters_wanted.is_wanted
+                self.targets[target].wants_drafters = event.drafters_wanted.is_wanted
                 if event.drafters_wanted.is_wanted:
-                    self._fill_all()
+                    self._fill_all(target)
         self._dispatch()
 
     def on_drafter(self, drafter: str, payload: bytes) -> None:
         """A drafter's message."""
-        event = draft_pb2.DraftEvent.FromString(payload)
-        kind = event.WhichOneof("event")
-        if kind not in ("refused", "detached"):
-            return
-        running = self._sessions.get(getattr(event, kind).session)
-        if running is not None:
-            running.attached.discard(drafter)
-            self._later(RETRY_S, lambda: self._fill(running))
+        self.drafters[drafter].take(payload)
 
     def _committed(self, frame: bytes) -> None:
         told = commits.decode(frame)
@@ -222,6 +220,8 @@ class CoordinatorProcess(Process):
         for number, epoch, tokens, origins in told:
             running = self._sessions.get(number)
             if running is not None:
+                if running.drafting is not None:
+                    running.drafting.committed(origins)
                 self._carry_out(running, running.session.committed(epoch, tokens, origins))
 
     # -- what sessions command -------------------------------------------------------------------------------------
@@ -233,7 +233,8 @@ class CoordinatorProcess(Process):
                     self.spend_on_message()
                     running.on_tokens(len(command.ids), self.now)
                 case AttachDrafter():
-                    self._fill(running)
+                    if running.drafting is not None:
+                        running.drafting.start()
                 case Close():
                     self._close(running)
                 case Open():
@@ -280,46 +281,54 @@ class CoordinatorProcess(Process):
             opened = open_session(
                 running.plan, session=running.number, committed=running.session.output
             )
-            self.targets[grant.target].tell(self, target_pb2.SessionCommand(open=opened))
+            self.targets[grant.target].stream.tell(self, target_pb2.SessionCommand(open=opened))
 
-    def _fill_all(self) -> None:
+    def _fill_all(self, target: str) -> None:
         for running in list(self._sessions.values()):
-            self._fill(running)
+            is_running = running.session.state is SessionState.RUNNING
+            if running.target == target and running.drafting is not None and is_running:
+                running.drafting.start()
 
-    def _fill(self, running: Running) -> None:
-        """Attaches every drafter that is there and drafts for the target."""
-        plan = running.plan
-        if running.session.state is not SessionState.RUNNING or not plan.speculation.enabled:
+    def _start_drafting(self, running: Running) -> None:
+        """Takes the drafters that there are for the target."""
+        if not running.plan.speculation.enabled:
             return
-        if not self.wants_drafters.get(running.target, True):
-            return
-        for name, stream in self.drafters.items():
-            served = self.served[name]
-            if served is not None and running.target not in served:
-                continue
-            if not stream.is_open or name in running.attached:
-                continue
-            running.attached.add(name)
-            attach = attach_session(
-                plan,
-                SimulatedPlace(address=running.target, incarnation=1),
-                session=running.number,
+        target, number = running.target, running.number
+
+        def attach() -> draft_pb2.AttachSession:
+            return attach_session(
+                running.plan,
+                SimulatedPlace(address=target, incarnation=1),
+                session=number,
                 handle=running.handle,
                 committed=running.session.output,
             )
-            stream.tell(self, draft_pb2.DraftCommand(attach=attach))
+
+        links = {
+            name: link
+            for name, link in self.drafters.items()
+            if target in (self.served[name] or (target,))
+        }
+        running.drafting = Drafting(
+            running.plan,
+            session=number,
+            records=self._records,
+            links=links,
+            target=self.targets[target],
+            attach=attach,
+            later=self._later,
+        )
 
     def _leave(self, running: Running) -> None:
         """Ends an opening: its drafters go."""
         self._sessions.pop(running.number, None)
-        for name in sorted(running.attached):
-            detach = draft_pb2.DetachSession(session=running.number)
-            self.drafters[name].tell(self, draft_pb2.DraftCommand(detach=detach))
-        running.attached.clear()
+        if running.drafting is not None:
+            running.drafting.stop()
+            running.drafting = None
 
     def _close(self, running: Running) -> None:
         close = target_pb2.CloseSession(session=running.number)
-        self.targets[running.target].tell(self, target_pb2.SessionCommand(close=close))
+        self.targets[running.target].stream.tell(self, target_pb2.SessionCommand(close=close))
 
     def _end(self, running: Running, why: str) -> None:
         self._leave(running)
@@ -340,9 +349,9 @@ class CoordinatorProcess(Process):
             letter.take(letter.payload)
         return None
 
-    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+    def _later(self, seconds: float, action: Callable[[], None]) -> Timer:
         def take(_: bytes) -> None:
             action()
             self._dispatch()
 
-        self.heap.at(self.now + seconds, lambda: self.post(b"", take))
+        return self.heap.at(self.now + seconds, lambda: self.post(b"", take))

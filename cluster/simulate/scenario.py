@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from outrider.actors.engine.profiles import find_profile
+from outrider.actors.speculation.choice.selector_registry import SELECTORS
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
-from outrider.actors.speculation.options import Speculation
+from outrider.actors.speculation.options import LEAST_BUSY, Speculation
 from outrider.cluster.config.config_errors import ConfigError, ConfigProblem, problems_of
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.config_section import NAME, Section
@@ -31,6 +32,7 @@ Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Nodes = Annotated[int, Field(ge=1, le=int(_RULES["max_nodes"].most))]
 """Of a tree, as requests may ask for."""
 Depth = Annotated[int, Field(ge=1, le=int(_RULES["max_depth"].most))]
+Drafters = Annotated[int, Field(ge=1, le=int(_RULES["drafters_at_work"].most))]
 Name = Annotated[str, Field(pattern=NAME)]
 
 COORDINATOR = "coordinator"
@@ -175,6 +177,9 @@ class Scenario(Section):
     """What processor time costs. Numbers of its own keep a scenario the same when prices are measured again."""
     temperature: Annotated[float, Field(ge=0.0, le=5.0)] = 0.8
     verifier: str = Field("coupled", strict=False)
+    selector: str = Field(LEAST_BUSY, strict=False)
+    drafters_at_work: Drafters | None = None
+    """As the options of a request."""
     max_nodes: Nodes = Speculation().max_nodes
     max_depth: Depth = Speculation().max_depth
     adaptive: bool = True
@@ -219,6 +224,10 @@ class Scenario(Section):
             raise ValueError(
                 f"there is no verifier {self.verifier!r}; there are {', '.join(VERIFIERS)}"
             )
+        if self.selector not in SELECTORS:
+            raise ValueError(
+                f"there is no selector {self.selector!r}; there are {', '.join(SELECTORS)}"
+            )
         if not self.load and not self.waves:
             raise ValueError("nobody asks for anything: load and waves are empty")
         return self
@@ -245,6 +254,8 @@ class Scenario(Section):
             verifier=self.verifier,
             max_nodes=self.max_nodes,
             max_depth=self.max_depth,
+            selector=self.selector,
+            drafters_at_work=self.drafters_at_work or SELECTORS[self.selector].at_work,
         )
 
 

@@ -25,6 +25,7 @@ from outrider.cluster.simulate.network import SimulatedStream, Way
 from outrider.cluster.simulate.prices import prices_of
 from outrider.cluster.simulate.scenario import COORDINATOR, Actor, Link, Scenario, ScenarioDrafter
 from outrider.cluster.simulate.simulated_device import MAX_CONTEXT, SimulatedDevice
+from outrider.cluster.simulate.simulated_links import SimulatedTarget
 from outrider.cluster.simulate.simulated_process import Machine
 from outrider.cluster.simulate.target_process import PassLog, TargetProcess
 from outrider.cluster.simulate.traffic import Answers, Traffic
@@ -178,7 +179,8 @@ class SimulatedService:
         self.targets[actor.name] = process
         takes = partial(self.coordinator.on_target, actor.name), process.on_command
         stream = self._connect(self.coordinator, process, Link(), takes)
-        process.coordinator = self.coordinator.targets[actor.name] = stream
+        process.coordinator = stream
+        self.coordinator.targets[actor.name] = SimulatedTarget(stream, self.coordinator)
         self.coordinator.target_up(actor.name, actor.slots)
         for drafter in self.drafters.values():
             self.link(drafter, process)
@@ -221,11 +223,11 @@ class SimulatedService:
         self.drafters[actor.name] = process
         takes = partial(self.coordinator.on_drafter, actor.name), process.on_command
         stream = self._connect(self.coordinator, process, Link(), takes)
-        process.coordinator = self.coordinator.drafters[actor.name] = stream
+        process.coordinator = stream
         self.coordinator.served[actor.name] = actor.targets
         for target in self.targets.values():
             self.link(process, target)
-        self.coordinator.drafter_up(actor.name)
+        self.coordinator.drafter_up(actor.name, stream)
 
     def link(self, drafter: DraftProcess, target: TargetProcess) -> None:
         """Connects a drafter with a target, again if it was."""
@@ -267,14 +269,14 @@ class SimulatedService:
             target = self.targets[name]
             for drafter in self.drafters.values():
                 self.unlink(drafter, target)
-            self.coordinator.targets[name].cut()
+            self.coordinator.targets[name].stream.cut()
             self.coordinator.target_down(name)
             target.kill()
             return
         process = self.drafters[name]
         for target in self.targets.values():
             self.unlink(process, target)
-        self.coordinator.drafters[name].cut()
+        self.streams[COORDINATOR, name].cut()
         self.coordinator.drafter_down(name)
         process.kill()
 

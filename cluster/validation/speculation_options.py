@@ -7,6 +7,7 @@ from typing import Literal
 import grpc
 
 from outrider.actors.exchange.verifier_wire import asked_for
+from outrider.actors.speculation.choice.selector_registry import SELECTORS
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.policies import LengthChoice
@@ -44,6 +45,11 @@ def settle_speculation(
         served={one.name: one.draft_lengths for one in able if not named or one.name in named},
     )
     drafters = settle_drafters(named, verifier, policies.draft_length, limits) if enabled else ()
+    selector = options.selector if options.HasField("selector") else defaults.selector
+    selector_options = _selector_options(options, selector)
+    at_work = defaults.drafters_at_work or SELECTORS[selector].at_work
+    if options.HasField("drafters_at_work"):
+        at_work = options.drafters_at_work
     return (
         Speculation(
             enabled=enabled,
@@ -53,6 +59,9 @@ def settle_speculation(
             max_depth=max_depth,
             tree_shape=shape,
             policies=policies,
+            selector=selector,
+            selector_options=selector_options,
+            drafters_at_work=at_work,
         ),
         drafters,
     )
@@ -78,6 +87,18 @@ def _numbers(options: sampling_pb2.SpeculationOptions, verifier: str) -> dict[st
         return VERIFIERS[verifier].settled(options.verifier_options)
     except ValueError as error:
         raise invalid("speculation.verifier_options", f"cannot be used: {error}") from None
+
+
+def _selector_options(options: sampling_pb2.SpeculationOptions, selector: str) -> dict[str, float]:
+    """The selector's own options, all of them."""
+    if selector not in SELECTORS:
+        raise invalid(
+            "speculation.selector", f"is {shown(selector)}; choose among {', '.join(SELECTORS)}"
+        )
+    try:
+        return SELECTORS[selector].settled(options.selector_options)
+    except ValueError as error:
+        raise invalid("speculation.selector_options", f"cannot be used: {error}") from None
 
 
 def settle_shape(

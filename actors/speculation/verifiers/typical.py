@@ -15,11 +15,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from outrider.actors.speculation.number_options import NumberOption
 from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s, ProbabilityRows
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.acceptance import Acceptance
 from outrider.actors.speculation.verify.descend import Choice, descend
-from outrider.actors.speculation.verify.verifier_spec import NumberOption, VerifierSpec
+from outrider.actors.speculation.verify.verifier_spec import VerifierSpec
 
 
 def typical(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from outrider.actors.speculation.number_options import NumberOption, check_description, settle
 from outrider.actors.speculation.trees.draft_tree import Replacement
 from outrider.actors.speculation.verify.acceptance import Verify
 
@@ -25,23 +26,6 @@ class TreeGrowth(StrEnum):
 
 WITH = frozenset({Replacement.WITH})
 WITHOUT = frozenset({Replacement.WITHOUT})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumberOption:
-    """A number that a request may choose for a verifier."""
-
-    default: float
-    """In force where a request names none."""
-
-    least: float
-    """Smallest value."""
-
-    most: float
-    """Greatest value."""
-
-    help: str
-    """What it does, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,15 +73,7 @@ class VerifierSpec:
     """What a request may choose, by name."""
 
     def __post_init__(self) -> None:
-        if not self.name.isidentifier() or self.name != self.name.lower():
-            raise ValueError(
-                f"verifier {self.name!r}: a name is lower case, words joined by underscores"
-            )
-        # The defaults are what requests get that name none, so they keep the intervals, too.
-        try:
-            self.settled({name: option.default for name, option in self.options.items()})
-        except ValueError as error:
-            raise ValueError(f"verifier {self.name!r}: as a default, {error}") from None
+        check_description("verifier", self.name, self.options)
 
     @property
     def drawn(self) -> Replacement:
@@ -110,13 +86,4 @@ class VerifierSpec:
         Raises:
             ValueError: One is unknown or outside its interval; names it and says what is possible.
         """
-        for name, value in given.items():
-            option = self.options.get(name)
-            if option is None:
-                known = ", ".join(self.options) or "none"
-                raise ValueError(f"{self.name} has no option {name!r}; it has {known}")
-            if not option.least <= value <= option.most:
-                raise ValueError(
-                    f"{name} of {self.name} must be in [{option.least:g}, {option.most:g}], got {value:g}"
-                )
-        return {name: given.get(name, option.default) for name, option in self.options.items()}
+        return settle(self.name, self.options, given)

@@ -113,7 +113,7 @@ def models(
     timeout_s: flags.TimeoutS = CALL_TIMEOUT_S,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Show the target models, and the drafters and verifiers that each offers."""
+    """Show the target models, and the drafters, verifiers and selectors that each offers."""
     with service.client() as client:
         known = client.models(timeout_s=timeout_s)
         if as_json:
@@ -185,7 +185,8 @@ def print_models(known: tuple[ModelInfo, ...]) -> None:
         print_line(
             f"{model.name}: {model.vocab_size} tokens, context {model.max_context}, {chat}; "
             f"verifiers {', '.join(model.verifiers) or 'none'}; "
-            f"draft lengths {', '.join(model.draft_lengths) or 'none'}; roots {', '.join(model.roots) or 'none'}"
+            f"draft lengths {', '.join(model.draft_lengths) or 'none'}; roots {', '.join(model.roots) or 'none'}; "
+            f"selectors {', '.join(one.name for one in model.selectors) or 'none'}"
             + (f"; {emulation_note(model.emulated)}" if model.emulated else "")
         )
         if not model.drafters:

@@ -638,6 +638,7 @@ class TargetModel(google.protobuf.message.Message):
     ROOTS_FIELD_NUMBER: builtins.int
     EMULATED_FIELD_NUMBER: builtins.int
     VERIFIER_INFOS_FIELD_NUMBER: builtins.int
+    SELECTORS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name, for `GenerateRequest.model`."""
     vocab_size: builtins.int
@@ -678,6 +679,10 @@ class TargetModel(google.protobuf.message.Message):
     def verifier_infos(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___VerifierInfo]:
         """All verifiers on offer, described; those that are not in the list `Verifier` among them."""
 
+    @property
+    def selectors(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SelectorInfo]:
+        """All selectors of drafters on offer."""
+
     def __init__(
         self,
         *,
@@ -694,10 +699,47 @@ class TargetModel(google.protobuf.message.Message):
         roots: collections.abc.Iterable[outrider.v1.sampling_pb2.Roots.ValueType] | None = ...,
         emulated: builtins.str = ...,
         verifier_infos: collections.abc.Iterable[Global___VerifierInfo] | None = ...,
+        selectors: collections.abc.Iterable[Global___SelectorInfo] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["draft_lengths", b"draft_lengths", "drafters", b"drafters", "emulated", b"emulated", "eos_token_ids", b"eos_token_ids", "has_chat_template", b"has_chat_template", "max_context", b"max_context", "model_fingerprint", b"model_fingerprint", "name", b"name", "roots", b"roots", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifier_infos", b"verifier_infos", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["draft_lengths", b"draft_lengths", "drafters", b"drafters", "emulated", b"emulated", "eos_token_ids", b"eos_token_ids", "has_chat_template", b"has_chat_template", "max_context", b"max_context", "model_fingerprint", b"model_fingerprint", "name", b"name", "roots", b"roots", "selectors", b"selectors", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifier_infos", b"verifier_infos", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___TargetModel: typing_extensions.TypeAlias = TargetModel
+
+@typing.final
+class SelectorInfo(google.protobuf.message.Message):
+    """A selector that a request may name: how drafters are chosen where fewer may work than there are."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    SUMMARY_FIELD_NUMBER: builtins.int
+    SOURCE_FIELD_NUMBER: builtins.int
+    AT_WORK_FIELD_NUMBER: builtins.int
+    OPTIONS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Its name, for `SpeculationOptions.selector`."""
+    summary: builtins.str
+    """When to choose it."""
+    source: builtins.str
+    """Authors, year and arXiv id."""
+    at_work: builtins.int
+    """Drafters that it keeps at work where nobody says how many; 0: all."""
+    @property
+    def options(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___NumberOption]:
+        """The numbers that it takes."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        summary: builtins.str = ...,
+        source: builtins.str = ...,
+        at_work: builtins.int = ...,
+        options: collections.abc.Iterable[Global___NumberOption] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at_work", b"at_work", "name", b"name", "options", b"options", "source", b"source", "summary", b"summary"]) -> None: ...
+
+Global___SelectorInfo: typing_extensions.TypeAlias = SelectorInfo
 
 @typing.final
 class VerifierInfo(google.protobuf.message.Message):

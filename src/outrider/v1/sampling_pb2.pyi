@@ -302,6 +302,22 @@ class SpeculationOptions(google.protobuf.message.Message):
         ) -> None: ...
         def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
+    @typing.final
+    class SelectorOptionsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.float
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.float = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     ENABLED_FIELD_NUMBER: builtins.int
     VERIFIER_FIELD_NUMBER: builtins.int
     DRAFTERS_FIELD_NUMBER: builtins.int
@@ -314,6 +330,9 @@ class SpeculationOptions(google.protobuf.message.Message):
     DECISION_THRESHOLD_FIELD_NUMBER: builtins.int
     VERIFIER_NAME_FIELD_NUMBER: builtins.int
     VERIFIER_OPTIONS_FIELD_NUMBER: builtins.int
+    SELECTOR_FIELD_NUMBER: builtins.int
+    SELECTOR_OPTIONS_FIELD_NUMBER: builtins.int
+    DRAFTERS_AT_WORK_FIELD_NUMBER: builtins.int
     enabled: builtins.bool
     """False decodes plainly. Default true."""
     verifier: Global___Verifier.ValueType
@@ -340,6 +359,12 @@ class SpeculationOptions(google.protobuf.message.Message):
     """
     verifier_name: builtins.str
     """The verifier by its name, in place of `verifier`: the way to those that are not in the list `Verifier`."""
+    selector: builtins.str
+    """How drafters are chosen where fewer may work than there are, by name, as `ListModels` lists them. Default: as configured."""
+    drafters_at_work: builtins.int
+    """Drafters that work for a text at a time, at most. 1 to 64. Default: as configured, and where that says nothing as many as
+    the selector keeps at work.
+    """
     @property
     def drafters(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Names of the drafters to use, as `ListModels` gives them. Empty: the service chooses. This, `draft_length`,
@@ -349,6 +374,10 @@ class SpeculationOptions(google.protobuf.message.Message):
     @property
     def verifier_options(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]:
         """Numbers that the verifier takes, by name, as `ListModels` lists them. Default: the verifier's own."""
+
+    @property
+    def selector_options(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]:
+        """Numbers that the selector takes, by name, as `ListModels` lists them. Default: the selector's own."""
 
     def __init__(
         self,
@@ -365,15 +394,20 @@ class SpeculationOptions(google.protobuf.message.Message):
         decision_threshold: builtins.float | None = ...,
         verifier_name: builtins.str | None = ...,
         verifier_options: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
+        selector: builtins.str | None = ...,
+        selector_options: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
+        drafters_at_work: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_aggressiveness", b"_aggressiveness", "_decision_threshold", b"_decision_threshold", "_draft_length", b"_draft_length", "_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_roots", b"_roots", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "_verifier_name", b"_verifier_name", "aggressiveness", b"aggressiveness", "decision_threshold", b"decision_threshold", "draft_length", b"draft_length", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "roots", b"roots", "tree_shape", b"tree_shape", "verifier", b"verifier", "verifier_name", b"verifier_name"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_aggressiveness", b"_aggressiveness", "_decision_threshold", b"_decision_threshold", "_draft_length", b"_draft_length", "_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_roots", b"_roots", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "_verifier_name", b"_verifier_name", "aggressiveness", b"aggressiveness", "decision_threshold", b"decision_threshold", "draft_length", b"draft_length", "drafters", b"drafters", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "roots", b"roots", "tree_shape", b"tree_shape", "verifier", b"verifier", "verifier_name", b"verifier_name", "verifier_options", b"verifier_options"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_aggressiveness", b"_aggressiveness", "_decision_threshold", b"_decision_threshold", "_draft_length", b"_draft_length", "_drafters_at_work", b"_drafters_at_work", "_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_roots", b"_roots", "_selector", b"_selector", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "_verifier_name", b"_verifier_name", "aggressiveness", b"aggressiveness", "decision_threshold", b"decision_threshold", "draft_length", b"draft_length", "drafters_at_work", b"drafters_at_work", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "roots", b"roots", "selector", b"selector", "tree_shape", b"tree_shape", "verifier", b"verifier", "verifier_name", b"verifier_name"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_aggressiveness", b"_aggressiveness", "_decision_threshold", b"_decision_threshold", "_draft_length", b"_draft_length", "_drafters_at_work", b"_drafters_at_work", "_enabled", b"_enabled", "_max_depth", b"_max_depth", "_max_nodes", b"_max_nodes", "_roots", b"_roots", "_selector", b"_selector", "_tree_shape", b"_tree_shape", "_verifier", b"_verifier", "_verifier_name", b"_verifier_name", "aggressiveness", b"aggressiveness", "decision_threshold", b"decision_threshold", "draft_length", b"draft_length", "drafters", b"drafters", "drafters_at_work", b"drafters_at_work", "enabled", b"enabled", "max_depth", b"max_depth", "max_nodes", b"max_nodes", "roots", b"roots", "selector", b"selector", "selector_options", b"selector_options", "tree_shape", b"tree_shape", "verifier", b"verifier", "verifier_name", b"verifier_name", "verifier_options", b"verifier_options"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_aggressiveness", b"_aggressiveness"]) -> typing.Literal["aggressiveness"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_decision_threshold", b"_decision_threshold"]) -> typing.Literal["decision_threshold"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_draft_length", b"_draft_length"]) -> typing.Literal["draft_length"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_drafters_at_work", b"_drafters_at_work"]) -> typing.Literal["drafters_at_work"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_enabled", b"_enabled"]) -> typing.Literal["enabled"] | None: ...
     @typing.overload
@@ -382,6 +416,8 @@ class SpeculationOptions(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_max_nodes", b"_max_nodes"]) -> typing.Literal["max_nodes"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_roots", b"_roots"]) -> typing.Literal["roots"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_selector", b"_selector"]) -> typing.Literal["selector"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_tree_shape", b"_tree_shape"]) -> typing.Literal["tree_shape"] | None: ...
     @typing.overload

@@ -110,6 +110,8 @@ OTHER: dict[str, dict[str, Any]] = {
         "decision_threshold": 0.5,
         "adaptive": False,
         "lockstep": True,
+        "selector": "ucb",
+        "drafters_at_work": 2,
     },
     "autoscaling": {
         "interval_s": 1.0,

@@ -16,11 +16,16 @@ HELLO = target_pb2.Hello(protocol_version=PROTOCOL_VERSION, name="c", incarnatio
 
 
 class Sink:
-    """Notes who gave a session up."""
+    """Notes who took a session, and gave it up."""
 
     def __init__(self) -> None:
+        self.attached: list[str] = []
         self.detached: list[tuple[str, bool]] = []
         self.room: list[str] = []
+
+    def on_attached(self, drafter: str) -> None:
+        """Notes it."""
+        self.attached.append(drafter)
 
     def on_detached(self, drafter: str, reason: str, *, can_retry: bool) -> None:
         """Notes it."""
@@ -62,6 +67,7 @@ async def test_attachments_refusals_and_breaks_are_told() -> None:
     drafter.refuse = None
     link.attach(draft_pb2.AttachSession(session=3), sink)
     await until(lambda: link.num_attached == 1)
+    assert sink.attached == ["d"]
     await drafter.stop()
     await until(lambda: sink.detached[2:] == [("d", True)])
     assert (link.num_refused, link.num_sessions, link.num_breaks) == (2, 0, 1)

@@ -10,6 +10,7 @@ import pytest
 from tests.cluster.front import Front, Serve
 from tests.cluster.scripted import Script, ScriptedDrafter, ScriptedTarget, scripted_token
 
+from outrider.actors.speculation.options import Speculation
 from outrider.v1 import generation_pb2, sampling_pb2
 
 PROMPT = [97, 98, 99]
@@ -57,7 +58,7 @@ async def front_of(
     front = await serve(
         targets=(target.address,),
         drafters=tuple((drafter.name, drafter.address) for drafter in drafters),
-        drafters_per_session=limit,
+        speculation=Speculation(drafters_at_work=limit),
     )
     async with asyncio.timeout(8.0):
         while True:

@@ -18,6 +18,7 @@ from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.exchange.verifier_wire import ask_for, offered_by
+from outrider.actors.speculation.choice.selector_registry import SELECTORS
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.target.service.target_server import TargetServer
 from outrider.actors.target.state.target_settings import TargetSettings
@@ -176,6 +177,45 @@ async def test_every_method_gives_the_text_of_plain_decoding(
             while not num_verified:
                 ids, num_verified = await sequences(eager, asked)
                 assert ids == plain, method
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+async def test_every_selector_gives_the_text_of_plain_decoding(
+    eager: Front, temperature: float
+) -> None:
+    """Whoever drafts, and however often that changes."""
+    off = sampling_pb2.SpeculationOptions(enabled=False)
+    plain, _ = await sequences(
+        eager, request(off, temperature=temperature, max_tokens=3 * MAX_TOKENS, n=4)
+    )
+    for selector in SELECTORS:
+        chosen = sampling_pb2.SpeculationOptions(selector=selector, drafters_at_work=1)
+        asked = request(chosen, temperature=temperature, max_tokens=3 * MAX_TOKENS, n=4)
+        ids, _ = await sequences(eager, asked)
+        assert ids == plain, selector
+
+
+async def test_a_bandit_leaves_the_text_to_the_drafter_that_foresees_it(eager: Front) -> None:
+    """Of a model and methods that only repeat, at one after another: each is tried, and later texts are the model's alone, nearly."""
+    (model,) = (await eager.stub.ListModels(generation_pb2.ListModelsRequest())).models
+    # The model is the last one, so whoever never looks further never comes to it.
+    names = sorted((one.name for one in model.drafters), key=lambda name: name == "draft-0")
+    assert {one.name: one.at_work for one in model.selectors} == {"least_busy": 0, "ucb": 1}
+    asked = request(
+        sampling_pb2.SpeculationOptions(selector="ucb", drafters=names),
+        temperature=0.9,
+        max_tokens=450,
+    )
+    told: list[str] = []
+    async with asyncio.timeout(60.0):
+        while not told[-300:].count("draft-0") > 200:
+            async for message in eager.stub.Generate(asked, timeout=30.0):
+                told += [
+                    names[token.drafter]
+                    for token in message.chunk.tokens
+                    if token.HasField("drafter")
+                ]
+            asked.sampling.seed += 1
 
 
 async def test_the_tree_shape_of_the_request_is_the_one_that_is_verified(front: Front) -> None:

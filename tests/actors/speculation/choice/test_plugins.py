@@ -13,9 +13,10 @@ from types import ModuleType
 import pytest
 
 from outrider.actors.speculation import plugins, verifiers
+from outrider.actors.speculation.number_options import NumberOption
 from outrider.actors.speculation.plugins import Conflict, discover, field_docs
 from outrider.actors.speculation.verifiers.exact_match import exact_match
-from outrider.actors.speculation.verify.verifier_spec import NumberOption, VerifierSpec
+from outrider.actors.speculation.verify.verifier_spec import VerifierSpec
 
 VERIFIER = """
 from outrider.actors.speculation.verify.verifier_spec import VerifierSpec

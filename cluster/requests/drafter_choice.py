@@ -1,0 +1,101 @@
+"""Who should draft for one sequence, by its selector, and what the text has told of each drafter."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+
+from outrider.actors.speculation.choice.selector_registry import SELECTORS
+from outrider.actors.speculation.drafter_records import DrafterRecords
+from outrider.actors.speculation.selector_spec import DrafterOffer
+from outrider.cluster.requests.drafting_peers import DrafterPeer
+from outrider.cluster.requests.sequence_plan import SequencePlan
+
+STRETCH_TOKENS = 32
+"""Tokens after which the choice is looked at again: some rounds, of which a change costs one or two."""
+
+
+class DrafterChoice:
+    """The choice for one opened session."""
+
+    def __init__(self, plan: SequencePlan, records: DrafterRecords) -> None:
+        """
+        Args:
+            plan: What the sequence is to do.
+            records: What all sequences tell of each drafter; this one adds to it.
+        """
+        speculation = plan.speculation
+        spec = SELECTORS[speculation.selector]
+        self._selector = spec.build(records, **spec.settled(speculation.selector_options))
+        self._records = records
+        self._names = plan.drafters
+        self._group = plan.group
+        self.begin()
+
+    def ranked(
+        self, names: Sequence[str], willing: Mapping[str, DrafterPeer], at_work: Collection[str]
+    ) -> list[str]:
+        """In the order in which they should be at work: the one that the request's sequences share, those that the selector prefers, and last
+        those that have no use for one sequence alone.
+
+        Args:
+            names: Of the willing ones, those that can be at work.
+            willing: Drafters that take sessions, full or not.
+            at_work: Who works for this one.
+        """
+        offers = [
+            DrafterOffer(
+                name=name, num_sessions=willing[name].num_sessions, is_at_work=name in at_work
+            )
+            for name in names
+        ]
+        ranked = [offer.name for offer in self._selector.ranked(offers)] if offers else []
+        home = self._home(willing)
+
+        def turn(name: str) -> int:
+            if name == home:
+                return 0
+            return 2 if willing[name].reads_siblings else 1
+
+        return sorted(ranked, key=turn)
+
+    def _home(self, willing: Mapping[str, DrafterPeer]) -> str:
+        """The drafter that the request's sequences share; empty if none drafts them from each other. By a hash, so that sequences agree
+        on it that never run at the same time."""
+        readers = [name for name, link in willing.items() if link.reads_siblings]
+        if not self._group or not readers:
+            return ""
+        return max(readers, key=lambda name: zlib.crc32(f"{self._group} {name}".encode()))
+
+    def begin(self) -> None:
+        """A stretch begins: who is at work has changed."""
+        self._tokens = 0
+        self._proposed = [0] * len(self._names)
+
+    def committed(self, origins: Sequence[int]) -> bool:
+        """Counts tokens that were committed. Returns whether the choice is to be looked at again.
+
+        Args:
+            origins: The drafter that proposed each, as an index into the plan's, -1: the target itself.
+        """
+        self._tokens += len(origins)
+        for origin in origins:
+            if origin >= 0:
+                self._proposed[origin] += 1
+        return self._tokens >= STRETCH_TOKENS
+
+    def settle(self, at_work: Collection[str]) -> None:
+        """Takes in what was counted since the stretch began, and begins another one.
+
+        Args:
+            at_work: Whose doing it is.
+        """
+        if self._tokens:
+            proposed = {
+                name: count
+                for name, count in zip(self._names, self._proposed, strict=True)
+                if name in at_work
+            }
+            self._records.observe(proposed, self._tokens)
+            self._selector.observe(proposed, self._tokens)
+        self.begin()

@@ -1,0 +1,294 @@
+"""Which drafters work for a sequence, as its text goes on: changes, refusals, losses, rests. Streams are noted down, time is a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from outrider.actors.speculation.drafter_records import DrafterRecords
+from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.cluster.requests.drafter_choice import STRETCH_TOKENS
+from outrider.cluster.requests.drafting import Drafting
+from outrider.cluster.requests.sequence_plan import SequencePlan
+from outrider.v1 import draft_pb2
+
+SESSION = 7
+NAMES = ("a", "b", "c")
+
+
+@dataclass
+class Peer:
+    """A drafter's stream."""
+
+    is_up: bool = True
+    has_room: bool = True
+    num_sessions: int = 0
+    reads_siblings: bool = False
+    said: list[str] = field(default_factory=list)
+
+    def attach(self, command: draft_pb2.AttachSession, sink: object) -> None:
+        """Notes it."""
+        self.said.append("attach")
+
+    def detach(self, session: int) -> None:
+        """Notes it."""
+        assert session == SESSION
+        self.said.append("detach")
+
+    def wait_for_room(self, sink: object) -> None:
+        """Notes it."""
+        self.said.append("wait")
+
+    def leave(self, sink: object) -> None:
+        """Nothing to note."""
+
+
+@dataclass
+class Target:
+    """The target's stream."""
+
+    wants_drafters: bool = True
+    steers: list[tuple[str, ...]] = field(default_factory=list)
+
+    def steer(self, session: int, drafters: tuple[str, ...]) -> None:
+        """Notes it."""
+        assert session == SESSION
+        self.steers.append(drafters)
+
+
+class Alarm:
+    """A call that will not be cancelled here."""
+
+    def cancel(self) -> None:
+        """Nothing to do."""
+
+
+class Setting:
+    """One sequence and its streams."""
+
+    def __init__(
+        self,
+        *,
+        at_work: int | None = 1,
+        selector: str = "ucb",
+        names: tuple[str, ...] = NAMES,
+        records: DrafterRecords | None = None,
+        wants_drafters: bool = True,
+    ) -> None:
+        self.peers = {name: Peer() for name in names}
+        self.target = Target(wants_drafters)
+        self.later: list[Callable[[], None]] = []
+        self.records = DrafterRecords() if records is None else records
+        plan = SequencePlan(
+            request=1,
+            index=0,
+            request_id="r",
+            group=0,
+            tenant=0,
+            fingerprint="",
+            prompt=(1,),
+            sampling=Sampling(seed=1, max_tokens=9),
+            speculation=Speculation(selector=selector, drafters_at_work=at_work),
+            drafters=names,
+            arrived_s=0.0,
+        )
+        self.names = names
+        self.drafting = Drafting(
+            plan,
+            session=SESSION,
+            records=self.records,
+            links=self.peers,
+            target=self.target,
+            attach=draft_pb2.AttachSession,
+            later=self._call_later,
+        )
+        self.drafting.start()
+
+    def _call_later(self, seconds: float, action: Callable[[], None]) -> Alarm:
+        assert seconds > 0.0
+        self.later.append(action)
+        return Alarm()
+
+    def attached(self, name: str) -> None:
+        """The drafter has answered."""
+        self.drafting.on_attached(name)
+
+    def stretch(self, proposer: str | None, count: int = STRETCH_TOKENS) -> None:
+        """A stretch of text, all of whose tokens one of them proposed; None: the target itself."""
+        origin = -1 if proposer is None else self.names.index(proposer)
+        self.drafting.committed([origin] * count)
+
+    def said(self) -> dict[str, list[str]]:
+        """What each was told since the last call."""
+        told = {name: peer.said for name, peer in self.peers.items() if peer.said}
+        for peer in self.peers.values():
+            peer.said = []
+        return told
+
+
+def settled(**wanted: object) -> Setting:
+    """The first of the drafters is at work."""
+    setting = Setting(**wanted)  # type: ignore[arg-type]
+    setting.attached("a")
+    assert setting.said() == {"a": ["attach"]}
+    assert setting.target.steers == [("a",)]
+    return setting
+
+
+def test_one_that_gives_way_works_until_the_new_one_has_answered() -> None:
+    """The target takes candidates of both meanwhile, so the text never goes without."""
+    setting = settled()
+    setting.stretch(None)
+    assert setting.said() == {"b": ["attach"]}
+    assert setting.target.steers[1:] == [("a", "b")]
+    # What is proposed meanwhile says nothing of either, and changes nothing.
+    setting.stretch("a")
+    assert setting.said() == {}
+    setting.attached("b")
+    assert setting.said() == {"a": ["detach"]}
+    assert setting.target.steers[2:] == [("b",)]
+    setting.drafting.stop()
+    assert setting.said() == {"b": ["detach"]}
+
+
+def test_who_is_good_stays() -> None:
+    """Once the others have been looked at."""
+    setting = settled(names=("a", "b"))
+    setting.stretch("a")
+    setting.attached("b")
+    setting.stretch(None)
+    setting.attached("a")
+    setting.said()
+    for _ in range(20):
+        setting.stretch("a")
+    assert setting.said() == {}
+
+
+@pytest.mark.parametrize("can_retry", [True, False])
+def test_one_that_refuses_leaves_the_other_at_work(can_retry: bool) -> None:
+    """And the target is told so."""
+    setting = settled()
+    setting.stretch(None)
+    setting.drafting.on_detached("b", "no", can_retry=can_retry)
+    assert setting.said() == {"b": ["attach"]}
+    assert setting.target.steers[1:] == [("a", "b"), ("a",)]
+    assert len(setting.later) == can_retry
+    # Now somebody else is tried.
+    setting.stretch(None)
+    assert setting.said() == {("b" if can_retry else "c"): ["attach"]}
+
+
+def test_one_that_is_lost_while_it_leaves_is_not_missed() -> None:
+    """The new one goes on alone, and nobody is attached in its place."""
+    setting = settled()
+    setting.stretch(None)
+    setting.drafting.on_detached("a", "dead", can_retry=True)
+    setting.attached("b")
+    assert setting.said() == {"b": ["attach"]}
+    assert setting.target.steers[-1] == ("b",)
+
+
+def test_no_more_work_than_may_for_long() -> None:
+    """Two give way to two, of whom one answers and one refuses: whoever is too many goes at the next look."""
+    setting = Setting(at_work=2, names=("a", "b", "c", "d"))
+    for name in ("a", "b"):
+        setting.attached(name)
+    setting.said()
+    setting.stretch(None)
+    assert setting.said() == {"c": ["attach"], "d": ["attach"]}
+    setting.drafting.on_detached("d", "no", can_retry=False)
+    setting.attached("c")
+    assert setting.said() == {}
+    setting.stretch("c")
+    told = setting.said()
+    assert list(told) in (["a"], ["b"])
+    assert list(told.values()) == [["detach"]]
+    assert len(setting.target.steers[-1]) == 2
+    assert "c" in setting.target.steers[-1]
+
+
+def test_a_full_drafter_is_no_choice() -> None:
+    """Nor is one that is away."""
+    setting = settled()
+    setting.peers["b"].has_room = False
+    setting.peers["c"].is_up = False
+    setting.stretch(None)
+    assert setting.said() == {}
+
+
+def test_changes_do_not_use_up_tries() -> None:
+    """Only what a drafter gives up counts."""
+    setting = settled(names=("a", "b"))
+    at_work = "a"
+    for _ in range(12):
+        setting.stretch(None)
+        at_work = "b" if at_work == "a" else "a"
+        if setting.said().get(at_work) == ["attach"]:
+            setting.attached(at_work)
+        else:
+            at_work = "b" if at_work == "a" else "a"
+        setting.said()
+    assert len(setting.target.steers) > 10
+
+
+def test_a_rest_tells_against_those_at_work() -> None:
+    """So another one is tried when the target wants drafters again. A short one, as when it compares, does not."""
+    records = DrafterRecords()
+    records.observe({"a": 200, "b": 60}, 320)
+    setting = settled(names=("a", "b"), records=records)
+    setting.target.wants_drafters = False
+    setting.stretch(None, 8)
+    assert setting.said() == {}
+    setting.target.wants_drafters = True
+    setting.drafting.start()
+    assert setting.said() == {}
+    setting.target.wants_drafters = False
+    for _ in range(200):
+        setting.stretch(None)
+    assert setting.said() == {}
+    setting.target.wants_drafters = True
+    setting.drafting.start()
+    assert setting.said() == {"b": ["attach"]}
+
+
+def test_a_rest_counts_for_texts_that_began_in_it() -> None:
+    """None is attached then; what is learned is of the one that would be."""
+    setting = Setting(names=("a", "b"), wants_drafters=False)
+    assert setting.said() == {}
+    setting.stretch(None)
+    assert setting.records["a"].committed == STRETCH_TOKENS
+    assert setting.records["a"].share == setting.records["b"].committed == 0.0
+    setting.target.wants_drafters = True
+    setting.drafting.start()
+    assert setting.said() == {"b": ["attach"]}
+
+
+def test_all_at_work_learn_nothing() -> None:
+    """Where everybody drafts there is no choice, so nothing is counted for each token."""
+    setting = Setting(at_work=None, selector="least_busy")
+    for name in NAMES:
+        setting.attached(name)
+    setting.said()
+    for _ in range(5):
+        setting.stretch("b")
+    assert setting.said() == {}
+    assert not setting.records
+
+
+def test_who_is_least_busy_is_not_exchanged() -> None:
+    """The default learns nothing, however little is proposed."""
+    setting = settled(selector="least_busy")
+    setting.peers["a"].num_sessions = 50
+    for _ in range(5):
+        setting.stretch(None)
+    assert setting.said() == {}
+
+
+def test_short_texts_tell_others_too() -> None:
+    """What is left of a stretch counts when the text ends."""
+    setting = settled()
+    setting.stretch("a", 10)
+    setting.drafting.stop()
+    assert (setting.records["a"].committed, setting.records["a"].share) == (10.0, 1.0)
