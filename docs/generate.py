@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from docs.imports import ROOT, Graph, circles, folders, merged, reduced, unfinished
 from outrider.actors.draft.choice.drafter_registry import DRAFTERS, served_verifiers
 from outrider.actors.draft.on_states.known_formats import FORMATS
+from outrider.actors.speculation.choice.selector_registry import SELECTORS
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.train.choice.trainer_registry import TRAINERS
 
@@ -81,6 +82,18 @@ def verifier_table() -> str:
     return "\n".join(rows)
 
 
+def selector_table() -> str:
+    """All selectors."""
+    rows = ["| selector | at work, where nobody says | options | when | source |"]
+    rows.append("|---|---|---|---|---|")
+    for name, spec in SELECTORS.items():
+        options = ", ".join(f"`{key}` ({one.default:g})" for key, one in spec.options.items())
+        rows.append(
+            f"| `{name}` | {spec.at_work or 'all'} | {options or '-'} | {spec.summary} | {spec.source or '-'} |"
+        )
+    return "\n".join(rows)
+
+
 def drafter_table() -> str:
     """All drafting methods."""
     rows = ["| method | model | verifiers | options | when | source |", "|---|---|---|---|---|---|"]
@@ -141,6 +154,7 @@ BLOCKS = {
     "reference:loop": reference_loop,
     "methods:verifiers": verifier_table,
     "methods:drafters": drafter_table,
+    "methods:selectors": selector_table,
     "methods:trainers": trainer_table,
     "methods:formats": format_table,
 }

@@ -95,7 +95,6 @@ async def _run(
     stats: list[SpeculationStats] = []
     marks: list[tuple[float, int, dict[str, float]]] = []
     num_settled = 0
-    drafters = [actor.name for actor in service.actors() if actor.role.value == "drafter"]
 
     def mark() -> None:
         marks.append((time.perf_counter(), sum(map(len, outputs)), _cpu(service)))
@@ -108,9 +107,7 @@ async def _run(
             sampling=SamplingOptions(
                 temperature=temperature, max_tokens=max_tokens, ignore_eos=True, seed=number
             ),
-            speculation=SpeculationOptions(
-                enabled=enabled, drafters=(drafters[number % len(drafters)],) if enabled else ()
-            ),
+            speculation=SpeculationOptions(enabled=enabled),
         ) as stream:
             async for event in stream:
                 match event:

@@ -61,6 +61,8 @@ class DraftLink(StreamLink[draft_pb2.DraftCommand, draft_pb2.DraftEvent, DraftSi
         """
         super().__init__(f"the drafter {name!r}", address, hello, credentials)
         self.name = name
+        self.entry = name
+        """Its entry in the configuration: drafters of the same are replicas, of which one drafts for a text."""
         self.info: draft_pb2.DrafterInfo | None = None
         """What the drafter last told about itself; kept over breaks."""
         self.num_attached = 0

@@ -153,7 +153,6 @@ class Links:
         ours = [m for m in members if m.role is Role.TARGET and self._is_ours(m)]
         targets = {m.address for m in ours}
         self._draining = {m.address for m in ours if m.is_draining}
-        drafters = {m.name: m.address for m in members if m.role is Role.DRAFTER}
         for address in targets.difference(self.targets):
             self._add_target(address)
         for address in self._draining:
@@ -164,10 +163,11 @@ class Links:
                 self._remove(f"target {address}")
                 del self.targets[address]
         if not self._is_beside:
-            self._update_drafters(drafters)
+            self._update_drafters([m for m in members if m.role is Role.DRAFTER])
         self._limits = None
 
-    def _update_drafters(self, drafters: dict[str, str]) -> None:
+    def _update_drafters(self, members: list[Member]) -> None:
+        drafters = {member.name: member.address for member in members}
         for name, address in drafters.items():
             link = self.drafters.get(name)
             if link is not None and link.address != address:
@@ -175,6 +175,8 @@ class Links:
                 del self.drafters[name]
             if name not in self.drafters:
                 self._add_drafter(name, address)
+        for member in members:
+            self.drafters[member.name].entry = member.model or member.name
         drafters.update(self._settings.drafters)
         for name in [n for n in self.drafters if n not in drafters]:
             if not self.drafters[name].is_up:

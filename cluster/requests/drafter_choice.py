@@ -5,14 +5,22 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 
+import structlog
+
 from outrider.actors.speculation.choice.selector_registry import SELECTORS
 from outrider.actors.speculation.drafter_records import DrafterRecords
-from outrider.actors.speculation.selector_spec import DrafterOffer
+from outrider.actors.speculation.options import LEAST_BUSY
+from outrider.actors.speculation.selector_spec import DrafterOffer, Selector
 from outrider.cluster.requests.drafting_peers import DrafterPeer
 from outrider.cluster.requests.sequence_plan import SequencePlan
 
 STRETCH_TOKENS = 32
 """Tokens after which the choice is looked at again: some rounds, of which a change costs one or two."""
+
+FAILED = "the selector failed; drafters are chosen by how busy they are"
+"""A selector may be code of others, and drafters are never a reason to fail a request."""
+
+log = structlog.get_logger(__name__)
 
 
 class DrafterChoice:
@@ -24,32 +32,41 @@ class DrafterChoice:
             plan: What the sequence is to do.
             records: What all sequences tell of each drafter; this one adds to it.
         """
-        speculation = plan.speculation
-        spec = SELECTORS[speculation.selector]
-        self._selector = spec.build(records, **spec.settled(speculation.selector_options))
         self._records = records
         self._names = plan.drafters
         self._group = plan.group
+        spec = SELECTORS[plan.speculation.selector]
+        try:
+            options = spec.settled(plan.speculation.selector_options)
+            self._selector: Selector = spec.build(records, **options)
+        except Exception:
+            log.exception(FAILED)
+            self._selector = SELECTORS[LEAST_BUSY].build(records)
         self.begin()
 
     def ranked(
         self, names: Sequence[str], willing: Mapping[str, DrafterPeer], at_work: Collection[str]
     ) -> list[str]:
-        """In the order in which they should be at work: the one that the request's sequences share, those that the selector prefers, and last
-        those that have no use for one sequence alone.
+        """One replica of each entry, in the order in which they should be at work: the one that the request's sequences share, those that the selector
+        prefers, and last those that have no use for one sequence alone.
 
         Args:
             names: Of the willing ones, those that can be at work.
             willing: Drafters that take sessions, full or not.
             at_work: Who works for this one.
         """
+        replicas: dict[str, list[str]] = {}
+        for name in names:
+            replicas.setdefault(willing[name].entry, []).append(name)
+        chosen = {entry: self._replica(own, willing, at_work) for entry, own in replicas.items()}
         offers = [
             DrafterOffer(
-                name=name, num_sessions=willing[name].num_sessions, is_at_work=name in at_work
+                name=entry, num_sessions=willing[name].num_sessions, is_at_work=name in at_work
             )
-            for name in names
+            for entry, name in chosen.items()
         ]
-        ranked = [offer.name for offer in self._selector.ranked(offers)] if offers else []
+        asked = dict.fromkeys(self._asked(offers)) if offers else {}
+        ranked = [chosen[entry] for entry in asked if entry in chosen]
         home = self._home(willing)
 
         def turn(name: str) -> int:
@@ -59,6 +76,17 @@ class DrafterChoice:
 
         return sorted(ranked, key=turn)
 
+    def _replica(
+        self, names: Sequence[str], willing: Mapping[str, DrafterPeer], at_work: Collection[str]
+    ) -> str:
+        """Of the replicas of an entry the one at work, that which the request's sequences share, or the least busy one."""
+        entry = willing[names[0]].entry
+        home = self._home({name: link for name, link in willing.items() if link.entry == entry})
+        return min(
+            names,
+            key=lambda name: (name not in at_work, name != home, willing[name].num_sessions),
+        )
+
     def _home(self, willing: Mapping[str, DrafterPeer]) -> str:
         """The drafter that the request's sequences share; empty if none drafts them from each other. By a hash, so that sequences agree
         on it that never run at the same time."""
@@ -66,6 +94,15 @@ class DrafterChoice:
         if not self._group or not readers:
             return ""
         return max(readers, key=lambda name: zlib.crc32(f"{self._group} {name}".encode()))
+
+    def _asked(self, offers: Sequence[DrafterOffer]) -> list[str]:
+        """The entries as the selector ranks them; as the default one does, if it fails."""
+        try:
+            return [offer.name for offer in self._selector.ranked(offers)]
+        except Exception:
+            log.exception(FAILED)
+            self._selector = SELECTORS[LEAST_BUSY].build(self._records)
+            return [offer.name for offer in self._selector.ranked(offers)]
 
     def begin(self) -> None:
         """A stretch begins: who is at work has changed."""
@@ -84,18 +121,22 @@ class DrafterChoice:
                 self._proposed[origin] += 1
         return self._tokens >= STRETCH_TOKENS
 
-    def settle(self, at_work: Collection[str]) -> None:
-        """Takes in what was counted since the stretch began, and begins another one.
+    def settle(self, at_work: Mapping[str, DrafterPeer]) -> None:
+        """Takes in what was counted since the stretch began, and begins another one. What is learned is of entries: replicas are alike.
 
         Args:
             at_work: Whose doing it is.
         """
         if self._tokens:
-            proposed = {
-                name: count
-                for name, count in zip(self._names, self._proposed, strict=True)
-                if name in at_work
-            }
+            proposed: dict[str, int] = {}
+            for name, count in zip(self._names, self._proposed, strict=True):
+                if name in at_work:
+                    entry = at_work[name].entry
+                    proposed[entry] = proposed.get(entry, 0) + count
             self._records.observe(proposed, self._tokens)
-            self._selector.observe(proposed, self._tokens)
+            try:
+                self._selector.observe(proposed, self._tokens)
+            except Exception:
+                log.exception(FAILED)
+                self._selector = SELECTORS[LEAST_BUSY].build(self._records)
         self.begin()

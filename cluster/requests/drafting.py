@@ -141,7 +141,8 @@ class Drafting:
     def _settle(self) -> None:
         """Takes in what those at work proposed. While the target has drafters rest that is nothing, of those at work and of those who would
         be: with them drafting did not pay, and when it is tried again others may come first."""
-        self._choice.settle(self._at_work or set(self._best()))
+        working = self._at_work or self._best()
+        self._choice.settle({name: self._links[name] for name in working if name in self._links})
 
     def _retry(self) -> None:
         if not self._is_over:
@@ -157,18 +158,21 @@ class Drafting:
         """
         if not self._target.wants_drafters:
             return
+        taken = {self._links[name].entry for name in self._at_work if name in self._links}
         candidates = [
             name
             for name in self._names
-            if name != without and name not in self._at_work and self._is_willing(name)
+            if name != without and self._is_willing(name) and self._links[name].entry not in taken
         ]
         full = [name for name in candidates if not self._links[name].has_room]
-        candidates = [name for name in candidates if name not in full]
+        ranked = self._ranked([name for name in candidates if name not in full])
         room = max(self._limit - len(self._at_work), 0)
-        for name in full if room > len(candidates) else ():
-            self._links[name].wait_for_room(self)
-        if room:
-            self._add(self._ranked(candidates)[:room])
+        served = {self._links[name].entry for name in ranked}
+        for name in full if room > len(ranked) else ():
+            if self._links[name].entry not in served:
+                self._links[name].wait_for_room(self)
+        if ranked and room:
+            self._add(ranked[:room])
         self._tell()
 
     def _choose(self) -> None:

@@ -13,6 +13,11 @@ class DrafterPeer(Protocol):
     """A stream to a drafter."""
 
     @property
+    def entry(self) -> str:
+        """Its entry in the configuration; drafters of the same are replicas."""
+        ...
+
+    @property
     def is_up(self) -> bool:
         """It is connected."""
         ...

@@ -159,7 +159,7 @@ class CoordinatorProcess(Process):
 
         self.post(b"", take)
 
-    def drafter_up(self, drafter: str, stream: SimulatedStream) -> None:
+    def drafter_up(self, drafter: str, stream: SimulatedStream, *, entry: str) -> None:
         """A drafter's stream is up."""
 
         def take(_: bytes) -> None:
@@ -170,6 +170,7 @@ class CoordinatorProcess(Process):
 
         if drafter not in self.drafters:
             self.drafters[drafter] = SimulatedDrafter(drafter, self)
+        self.drafters[drafter].entry = entry
         self.post(b"", take)
 
     def drafter_down(self, drafter: str) -> None:

@@ -77,6 +77,8 @@ class Actor(Section):
 class ScenarioDrafter(Actor):
     """A drafter and its way to the targets."""
 
+    entry: Name | None = None
+    """Drafters of the same are replicas, of which one drafts for a text; None: it has none."""
     targets: Annotated[tuple[Name, ...] | None, Field(strict=False)] = None
     """For whom it drafts; None: for all."""
     link: Link = Link()

@@ -227,7 +227,7 @@ class SimulatedService:
         self.coordinator.served[actor.name] = actor.targets
         for target in self.targets.values():
             self.link(process, target)
-        self.coordinator.drafter_up(actor.name, stream)
+        self.coordinator.drafter_up(actor.name, stream, entry=actor.entry or actor.name)
 
     def link(self, drafter: DraftProcess, target: TargetProcess) -> None:
         """Connects a drafter with a target, again if it was."""

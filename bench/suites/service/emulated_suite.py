@@ -68,7 +68,7 @@ def run(
         profiles: The target's profile, and behind a colon the drafter's; without, the one that `--emulate` would take.
         laws: Names of laws.
         drafting: `always`, `adaptive` or both.
-        drafters: Processes that draft; each request has one of them, in turn.
+        drafters: Replicas of the drafter.
         runs: Of each way.
         is_quick: One profile, few requests, one run.
     """
@@ -100,12 +100,12 @@ def _config(pair: Pair, level: int, way: str, drafters: int) -> dict[str, Any]:
         ],
         "drafters": [
             {
-                "name": DRAFTER if number == 0 else f"{DRAFTER}-{number}",
+                "name": DRAFTER,
                 "model": f"law:{pair.law}/draft",
                 "device": DEVICE_PREFIX + pair.draft.name,
+                "replicas": drafters,
                 **room,
             }
-            for number in range(drafters)
         ],
         "speculation": {"adaptive": DRAFTING[way]},
     }

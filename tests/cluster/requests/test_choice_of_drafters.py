@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
+from outrider.actors.speculation.choice.selector_registry import SELECTORS
 from outrider.actors.speculation.drafter_records import DrafterRecords
 from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.speculation.selector_spec import DrafterOffer, SelectorSpec
+from outrider.cluster.requests import drafter_choice
 from outrider.cluster.requests.drafter_choice import STRETCH_TOKENS
 from outrider.cluster.requests.drafting import Drafting
 from outrider.cluster.requests.sequence_plan import SequencePlan
@@ -22,6 +25,7 @@ NAMES = ("a", "b", "c")
 class Peer:
     """A drafter's stream."""
 
+    entry: str
     is_up: bool = True
     has_room: bool = True
     num_sessions: int = 0
@@ -76,8 +80,14 @@ class Setting:
         names: tuple[str, ...] = NAMES,
         records: DrafterRecords | None = None,
         wants_drafters: bool = True,
+        entries: dict[str, str] | None = None,
+        group: int = 0,
+        reads_siblings: bool = False,
     ) -> None:
-        self.peers = {name: Peer() for name in names}
+        self.peers = {
+            name: Peer((entries or {}).get(name, name), reads_siblings=reads_siblings)
+            for name in names
+        }
         self.target = Target(wants_drafters)
         self.later: list[Callable[[], None]] = []
         self.records = DrafterRecords() if records is None else records
@@ -85,7 +95,7 @@ class Setting:
             request=1,
             index=0,
             request_id="r",
-            group=0,
+            group=group,
             tenant=0,
             fingerprint="",
             prompt=(1,),
@@ -292,3 +302,110 @@ def test_short_texts_tell_others_too() -> None:
     setting.stretch("a", 10)
     setting.drafting.stop()
     assert (setting.records["a"].committed, setting.records["a"].share) == (10.0, 1.0)
+
+
+def test_one_replica_of_each_entry_drafts_for_a_text() -> None:
+    """They would all propose the same. It is the least busy one; where all may work, those of other entries do, too."""
+    entries = {"a": "draft", "b": "draft", "c": "lookup"}
+    setting = Setting(at_work=None, selector="least_busy", entries=entries)
+    assert setting.said() == {"a": ["attach"], "c": ["attach"]}
+    busy = Setting(at_work=None, selector="least_busy", entries=entries, wants_drafters=False)
+    busy.peers["a"].num_sessions = 3
+    busy.target.wants_drafters = True
+    busy.drafting.start()
+    assert busy.said() == {"b": ["attach"], "c": ["attach"]}
+
+
+def test_another_replica_takes_the_place_of_one_that_is_lost_or_full() -> None:
+    """And the lost one, back again, is not needed any more."""
+    entries = {"a": "draft", "b": "draft", "c": "draft"}
+    setting = Setting(at_work=None, selector="least_busy", entries=entries)
+    setting.attached("a")
+    setting.said()
+    setting.peers["a"].is_up = False
+    setting.peers["b"].has_room = False
+    setting.drafting.on_detached("a", "dead", can_retry=True)
+    assert setting.said() == {"c": ["attach"]}
+    setting.peers["a"].is_up = True
+    setting.drafting.on_up("a")
+    assert setting.said() == {}
+    assert setting.target.steers[-1] == ("c",)
+
+
+def test_a_full_entry_is_waited_for_at_all_its_replicas() -> None:
+    """But not where one of them has room."""
+    entries = {"a": "draft", "b": "draft", "c": "lookup"}
+    setting = Setting(at_work=None, selector="least_busy", entries=entries, wants_drafters=False)
+    setting.target.wants_drafters = True
+    for name in ("a", "b"):
+        setting.peers[name].has_room = False
+    setting.drafting.start()
+    assert setting.said() == {"a": ["wait"], "b": ["wait"], "c": ["attach"]}
+    setting.peers["b"].has_room = True
+    setting.drafting.on_room("b")
+    assert setting.said() == {"b": ["attach"]}
+
+
+def test_replicas_are_one_arm() -> None:
+    """What one of them proposed tells of all, and a change is one of entries."""
+    entries = {"a": "draft", "b": "draft", "c": "lookup"}
+    setting = settled(entries=entries)
+    setting.stretch("a")
+    assert setting.records["draft"].share == 1.0
+    assert setting.said() == {"c": ["attach"]}
+
+
+@pytest.mark.parametrize("group", range(1, 9))
+def test_sequences_of_a_request_share_a_replica(group: int) -> None:
+    """Where drafters read siblings, whoever is least busy: all of a group go to one, known by the group alone."""
+    entries = {"a": "both", "b": "both", "c": "both"}
+    chosen = set()
+    for busiest in NAMES:
+        setting = Setting(
+            at_work=None,
+            selector="least_busy",
+            entries=entries,
+            group=group,
+            reads_siblings=True,
+            wants_drafters=False,
+        )
+        setting.peers[busiest].num_sessions = 9
+        setting.target.wants_drafters = True
+        setting.drafting.start()
+        chosen |= set(setting.said())
+    assert len(chosen) == 1
+
+
+class Broken:
+    """A selector of others that fails."""
+
+    def __init__(self, records: DrafterRecords, where: str) -> None:
+        if where == "build":
+            raise ZeroDivisionError
+        self._where = where
+
+    def ranked(self, offers: Sequence[DrafterOffer]) -> list[DrafterOffer]:
+        """Fails, or turns the order round."""
+        if self._where == "ranked":
+            raise ZeroDivisionError
+        return list(reversed(offers))
+
+    def observe(self, proposed: Mapping[str, int], committed: int) -> None:
+        """Fails."""
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("where", ["build", "ranked", "observe"])
+def test_a_selector_that_fails_costs_no_text(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """It is logged, and drafters are chosen as they are by default."""
+    broken = SelectorSpec(
+        name="broken", build=lambda records: Broken(records, where), summary="", at_work=1
+    )
+    monkeypatch.setattr(drafter_choice, "SELECTORS", {**SELECTORS, "broken": broken})
+    setting = Setting(selector="broken")
+    first = "c" if where == "observe" else "a"
+    setting.attached(first)
+    assert setting.said() == {first: ["attach"]}
+    for _ in range(3):
+        setting.stretch(None)
+    assert setting.said() == {}

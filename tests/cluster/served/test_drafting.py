@@ -11,6 +11,7 @@ from tests.cluster.front import Front, Serve
 from tests.cluster.scripted import Script, ScriptedDrafter, ScriptedTarget, scripted_token
 
 from outrider.actors.speculation.options import Speculation
+from outrider.cluster.roster.roster import Member, Role, Roster
 from outrider.v1 import generation_pb2, sampling_pb2
 
 PROMPT = [97, 98, 99]
@@ -274,6 +275,37 @@ async def test_another_drafter_takes_the_place_of_one_that_died(
     await until(lambda: list(target.steers[-1].drafters) == ["d1"])
     release(target)
     assert await running == EXPECTED
+
+
+async def test_one_replica_of_a_drafter_works_for_a_text(
+    serve: Serve, target: ScriptedTarget, drafters: list[ScriptedDrafter]
+) -> None:
+    """The roster tells which drafters are of one entry. Texts are shared among them, and another one steps in for one that died."""
+    front = await front_of(serve, target, drafters)
+    members = tuple(
+        Member(
+            name=drafter.name,
+            role=Role.DRAFTER,
+            address=drafter.address,
+            incarnation=1,
+            model="draft",
+            pid=1,
+            node_id="",
+        )
+        for drafter in drafters
+    )
+    await front.coordinator.update_roster(Roster(version=1, members=members))
+    running = [asyncio.ensure_future(run(front, ask())) for _ in range(4)]
+    await grown(target.opens, 4)
+    await until(lambda: sum(len(drafter.attached) for drafter in drafters) == 4)
+    assert [len(drafter.attached) for drafter in drafters] == [2, 2]
+    texts = [{attach.session for attach in drafter.attached} for drafter in drafters]
+    assert not texts[0] & texts[1]
+    await drafters[0].stop()
+    await grown(drafters[1].attached, 4)
+    assert {attach.session for attach in drafters[1].attached} == texts[0] | texts[1]
+    release(target)
+    assert [await one for one in running] == [EXPECTED] * 4
 
 
 async def test_sequences_of_a_request_share_a_drafter_that_reads_siblings(
