@@ -15,7 +15,7 @@ import structlog
 
 from outrider.actors.speculation.drafter_records import DrafterRecords
 from outrider.cluster.requests.drafter_choice import DrafterChoice
-from outrider.cluster.requests.drafting_peers import DrafterPeer, Later, TargetPeer, Timer
+from outrider.cluster.requests.drafting_peers import Cancellable, DrafterPeer, Later, TargetPeer
 from outrider.cluster.requests.sequence_plan import SequencePlan
 from outrider.v1 import draft_pb2
 
@@ -67,7 +67,7 @@ class Drafting:
         """Of those, who goes once another one has answered."""
         self._told: tuple[str, ...] = names
         self._tries: dict[str, int] = {}
-        self._timers: list[Timer] = []
+        self._timers: list[Cancellable] = []
         self._is_over = False
 
     def start(self) -> None:
@@ -86,10 +86,7 @@ class Drafting:
             timer.cancel()
         for link in self._links.values():
             link.leave(self)
-        for name in self._at_work:
-            if name in self._links:
-                self._links[name].detach(self._session)
-        self._at_work.clear()
+        self._drop(set(self._at_work))
 
     def committed(self, origins: Sequence[int]) -> None:
         """The target has committed tokens.
@@ -141,7 +138,7 @@ class Drafting:
     def _settle(self) -> None:
         """Takes in what those at work proposed. While the target has drafters rest that is nothing, of those at work and of those who would
         be: with them drafting did not pay, and when it is tried again others may come first."""
-        working = self._at_work or self._best()
+        working = self._in_order(self._at_work) or self._best()
         self._choice.settle({name: self._links[name] for name in working if name in self._links})
 
     def _retry(self) -> None:

@@ -67,7 +67,7 @@ class TargetPeer(Protocol):
         ...
 
 
-class Timer(Protocol):
+class Cancellable(Protocol):
     """What `Later` gives."""
 
     def cancel(self) -> None:
@@ -75,5 +75,5 @@ class Timer(Protocol):
         ...
 
 
-Later = Callable[[float, Callable[[], None]], Timer]
+Later = Callable[[float, Callable[[], None]], Cancellable]
 """Calls a function after some seconds."""

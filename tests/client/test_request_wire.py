@@ -85,6 +85,9 @@ def test_each_speculation_field_is_sent() -> None:
         aggressiveness=2.0,
         decision_threshold=0.5,
         verifier_options={"epsilon": 0.5},
+        selector="ucb",
+        selector_options={"prior": 0.0},
+        drafters_at_work=2,
     )
     message = speculation_to_proto(options)
     assert {field.name for field in fields(SpeculationOptions)} == {
