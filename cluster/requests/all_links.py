@@ -11,12 +11,12 @@ import structlog
 
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.exchange.verifier_wire import offered_by
-from outrider.actors.exchange.vocabulary import Vocabulary, difference
 from outrider.actors.speculation.drafter_records import DrafterRecords
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.stream_link import LinkBroken
 from outrider.cluster.links.target_link import TargetLink
+from outrider.cluster.requests.misfit import misfit
 from outrider.cluster.requests.sequence import SequencePeers
 from outrider.cluster.requests.slot_queue import Slots, allowance, share
 from outrider.cluster.roster.actor_status import ActorState
@@ -222,13 +222,7 @@ class Links:
     def misfit(self, link: DraftLink) -> str:
         """Why a drafter cannot serve the model; empty if it can, or if that is not known yet."""
         ours, theirs = self._info, link.info
-        if ours is None or theirs is None:
-            return ""
-        return difference(
-            Vocabulary(size=theirs.vocab_size, tokenizer=theirs.tokenizer_fingerprint),
-            Vocabulary(size=ours.vocab_size, tokenizer=ours.tokenizer_fingerprint),
-            target_name=ours.model,
-        )
+        return "" if ours is None or theirs is None else misfit(ours, theirs)
 
     def _is_ours(self, member: Member) -> bool:
         deployment = self._settings.deployment

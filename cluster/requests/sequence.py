@@ -16,13 +16,13 @@ import grpc
 import structlog
 
 from outrider.actors.speculation.drafter_records import DrafterRecords
+from outrider.cluster.drafting.drafting import Drafting
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
 from outrider.cluster.metrics.request_recording import RequestRecording
 from outrider.cluster.requests.admission import Grant
 from outrider.cluster.requests.chunk_bytes import origin_of
 from outrider.cluster.requests.client_stream import ClientStream
-from outrider.cluster.requests.drafting import Drafting
 from outrider.cluster.requests.sequence_plan import (
     SequencePlan,
     attach_session,
@@ -338,8 +338,10 @@ class Sequence:
             )
 
         self._drafting = Drafting(
-            plan,
             session=number,
+            names=plan.drafters,
+            group=plan.group,
+            speculation=plan.speculation,
             records=self._cluster.records,
             links=self._cluster.drafters,
             target=link,

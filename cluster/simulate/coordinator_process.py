@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from outrider.actors.exchange import commits
 from outrider.actors.speculation.drafter_records import DrafterRecords
 from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.cluster.drafting.drafting import Drafting
 from outrider.cluster.requests.admission import AdmissionQueue, Grant
-from outrider.cluster.requests.drafting import Drafting
 from outrider.cluster.requests.sequence import REOPEN_S
 from outrider.cluster.requests.sequence_plan import SequencePlan, attach_session, open_session
 from outrider.cluster.requests.session import Session
@@ -311,8 +311,10 @@ class CoordinatorProcess(Process):
             if target in (self.served[name] or (target,))
         }
         running.drafting = Drafting(
-            running.plan,
             session=number,
+            names=running.plan.drafters,
+            group=running.plan.group,
+            speculation=running.plan.speculation,
             records=self._records,
             links=links,
             target=self.targets[target],

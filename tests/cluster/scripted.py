@@ -95,6 +95,7 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
         self.model = model
         self.fingerprint = ""
         self.tokenizer = "bytes"
+        self.num_blocks = self.width = 0
         self.address = ""
         self.incarnation = 1
         self.running: dict[int, asyncio.Task[None]] = {}
@@ -150,6 +151,8 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
             num_slots=self.script.num_slots,
             num_free_slots=self.script.num_slots - len(self.running),
             pid=1,
+            num_blocks=self.num_blocks,
+            width=self.width,
         )
 
     async def Sessions(  # type: ignore[override]  # a coroutine that writes, as grpc.aio allows
@@ -343,8 +346,10 @@ class ScriptedDrafter(draft_pb2_grpc.DraftServiceServicer):
         *,
         num_slots: int = 8,
         reads_siblings: bool = False,
+        reads: target_pb2.FeedbackSubscription | None = None,
     ) -> None:
         self.reads_siblings = reads_siblings
+        self.reads = reads
         self.name = name
         self.tokenizer = tokenizer
         self.num_slots = num_slots
@@ -391,6 +396,7 @@ class ScriptedDrafter(draft_pb2_grpc.DraftServiceServicer):
             num_free_slots=self.num_slots,
             pid=2,
             reads_siblings=self.reads_siblings,
+            reads=self.reads,
         )
 
     async def Sessions(  # type: ignore[override]  # a coroutine that writes, as grpc.aio allows

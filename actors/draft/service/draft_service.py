@@ -31,6 +31,7 @@ from outrider.actors.draft.state.draft_events import (
     SessionKey,
 )
 from outrider.actors.engine.timed_engine import TimedEngine
+from outrider.actors.exchange.feedback_offer import request_to_proto
 from outrider.actors.exchange.feedback_request import FeedbackRequest
 from outrider.actors.exchange.option_fields import numbers
 from outrider.actors.exchange.verifier_wire import offered_by
@@ -96,6 +97,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
         self._model = model
         self._engine = engine
         self._reads_siblings = reads_siblings
+        self._reads = None if feedback is None else request_to_proto(feedback, 0)
         self._recorder = recorder
         self._links = TargetLinks(
             hello=hello,
@@ -137,6 +139,7 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             model_cpu_s=self._engine.model_cpu_s if self._engine is not None else 0.0,
             reads_siblings=self._reads_siblings,
             note=self._worker.note,
+            reads=self._reads,
         )
 
     async def Sessions(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context

@@ -224,6 +224,8 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
             model_cpu_s=self._engine.model_cpu_s,
             tokens=state.tally.totals(state.table).tokens,
             drafters=drafter_counts(state.tally),
+            num_blocks=spec.num_blocks,
+            width=spec.width,
         )
 
     async def Sessions(  # type: ignore[override]  # grpc.aio also takes handlers that write to the context

@@ -27,7 +27,7 @@ from outrider.v1 import target_pb2 as outrider_dot_v1_dot_target__pb2
 from outrider.v1 import trace_pb2 as outrider_dot_v1_dot_trace__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17outrider/v1/draft.proto\x12\x0boutrider.v1\x1a\x1aoutrider/v1/sampling.proto\x1a\x18outrider/v1/target.proto\x1a\x17outrider/v1/trace.proto\"\x17\n\x15GetDrafterInfoRequest\"\xbb\x03\n\x0b\x44rafterInfo\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0e\n\x06method\x18\x04 \x01(\t\x12\r\n\x05model\x18\x05 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x06 \x01(\t\x12\x1d\n\x15tokenizer_fingerprint\x18\x07 \x01(\t\x12\x12\n\nvocab_size\x18\x08 \x01(\r\x12(\n\tverifiers\x18\t \x03(\x0e\x32\x15.outrider.v1.Verifier\x12\x11\n\tnum_slots\x18\n \x01(\r\x12\x16\n\x0enum_free_slots\x18\x0b \x01(\r\x12\x0c\n\x04\x62usy\x18\x0c \x01(\x02\x12\x0b\n\x03pid\x18\r \x01(\r\x12\x0e\n\x06passes\x18\x0e \x01(\x04\x12\x13\n\x0bmodel_cpu_s\x18\x0f \x01(\x01\x12/\n\rdraft_lengths\x18\x10 \x03(\x0e\x32\x18.outrider.v1.DraftLength\x12\x16\n\x0everifier_names\x18\x11 \x03(\t\x12\x16\n\x0ereads_siblings\x18\x12 \x01(\x08\x12\x0c\n\x04note\x18\x13 \x01(\t\"\x9a\x01\n\x0c\x44raftCommand\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.outrider.v1.HelloH\x00\x12,\n\x06\x61ttach\x18\x02 \x01(\x0b\x32\x1a.outrider.v1.AttachSessionH\x00\x12,\n\x06\x64\x65tach\x18\x03 \x01(\x0b\x32\x1a.outrider.v1.DetachSessionH\x00\x42\t\n\x07\x63ommand\"\xa4\x02\n\rAttachSession\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x16\n\x0etarget_address\x18\x02 \x01(\t\x12\x1a\n\x12target_incarnation\x18\x03 \x01(\x04\x12\x0e\n\x06handle\x18\x04 \x01(\x04\x12\x0e\n\x06tokens\x18\x05 \x03(\r\x12\x15\n\rprompt_length\x18\x06 \x01(\r\x12.\n\x08sampling\x18\x07 \x01(\x0b\x32\x1c.outrider.v1.SamplingOptions\x12\x34\n\x0bspeculation\x18\x08 \x01(\x0b\x32\x1f.outrider.v1.SpeculationOptions\x12\r\n\x05group\x18\t \x01(\x04\x12\x12\n\nrequest_id\x18\n \x01(\t\x12\x0e\n\x06tenant\x18\x0b \x01(\x04\" \n\rDetachSession\x12\x0f\n\x07session\x18\x01 \x01(\x04\"\xcd\x01\n\nDraftEvent\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.outrider.v1.HelloH\x00\x12\x30\n\x08\x61ttached\x18\x02 \x01(\x0b\x32\x1c.outrider.v1.SessionAttachedH\x00\x12-\n\x07refused\x18\x03 \x01(\x0b\x32\x1a.outrider.v1.AttachRefusedH\x00\x12\x30\n\x08\x64\x65tached\x18\x04 \x01(\x0b\x32\x1c.outrider.v1.SessionDetachedH\x00\x42\x07\n\x05\x65vent\"\"\n\x0fSessionAttached\x12\x0f\n\x07session\x18\x01 \x01(\x04\"?\n\rAttachRefused\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\x12\x0f\n\x07message\x18\x03 \x01(\t\"3\n\x0fSessionDetached\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0f\n\x07message\x18\x02 \x01(\t2\xdd\x01\n\x0c\x44raftService\x12G\n\x07GetInfo\x12\".outrider.v1.GetDrafterInfoRequest\x1a\x18.outrider.v1.DrafterInfo\x12\x42\n\x08Sessions\x12\x19.outrider.v1.DraftCommand\x1a\x17.outrider.v1.DraftEvent(\x01\x30\x01\x12@\n\x05Trace\x12\x19.outrider.v1.TraceCommand\x1a\x18.outrider.v1.TraceReport(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17outrider/v1/draft.proto\x12\x0boutrider.v1\x1a\x1aoutrider/v1/sampling.proto\x1a\x18outrider/v1/target.proto\x1a\x17outrider/v1/trace.proto\"\x17\n\x15GetDrafterInfoRequest\"\xed\x03\n\x0b\x44rafterInfo\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0e\n\x06method\x18\x04 \x01(\t\x12\r\n\x05model\x18\x05 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x06 \x01(\t\x12\x1d\n\x15tokenizer_fingerprint\x18\x07 \x01(\t\x12\x12\n\nvocab_size\x18\x08 \x01(\r\x12(\n\tverifiers\x18\t \x03(\x0e\x32\x15.outrider.v1.Verifier\x12\x11\n\tnum_slots\x18\n \x01(\r\x12\x16\n\x0enum_free_slots\x18\x0b \x01(\r\x12\x0c\n\x04\x62usy\x18\x0c \x01(\x02\x12\x0b\n\x03pid\x18\r \x01(\r\x12\x0e\n\x06passes\x18\x0e \x01(\x04\x12\x13\n\x0bmodel_cpu_s\x18\x0f \x01(\x01\x12/\n\rdraft_lengths\x18\x10 \x03(\x0e\x32\x18.outrider.v1.DraftLength\x12\x16\n\x0everifier_names\x18\x11 \x03(\t\x12\x16\n\x0ereads_siblings\x18\x12 \x01(\x08\x12\x0c\n\x04note\x18\x13 \x01(\t\x12\x30\n\x05reads\x18\x14 \x01(\x0b\x32!.outrider.v1.FeedbackSubscription\"\x9a\x01\n\x0c\x44raftCommand\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.outrider.v1.HelloH\x00\x12,\n\x06\x61ttach\x18\x02 \x01(\x0b\x32\x1a.outrider.v1.AttachSessionH\x00\x12,\n\x06\x64\x65tach\x18\x03 \x01(\x0b\x32\x1a.outrider.v1.DetachSessionH\x00\x42\t\n\x07\x63ommand\"\xa4\x02\n\rAttachSession\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x16\n\x0etarget_address\x18\x02 \x01(\t\x12\x1a\n\x12target_incarnation\x18\x03 \x01(\x04\x12\x0e\n\x06handle\x18\x04 \x01(\x04\x12\x0e\n\x06tokens\x18\x05 \x03(\r\x12\x15\n\rprompt_length\x18\x06 \x01(\r\x12.\n\x08sampling\x18\x07 \x01(\x0b\x32\x1c.outrider.v1.SamplingOptions\x12\x34\n\x0bspeculation\x18\x08 \x01(\x0b\x32\x1f.outrider.v1.SpeculationOptions\x12\r\n\x05group\x18\t \x01(\x04\x12\x12\n\nrequest_id\x18\n \x01(\t\x12\x0e\n\x06tenant\x18\x0b \x01(\x04\" \n\rDetachSession\x12\x0f\n\x07session\x18\x01 \x01(\x04\"\xcd\x01\n\nDraftEvent\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.outrider.v1.HelloH\x00\x12\x30\n\x08\x61ttached\x18\x02 \x01(\x0b\x32\x1c.outrider.v1.SessionAttachedH\x00\x12-\n\x07refused\x18\x03 \x01(\x0b\x32\x1a.outrider.v1.AttachRefusedH\x00\x12\x30\n\x08\x64\x65tached\x18\x04 \x01(\x0b\x32\x1c.outrider.v1.SessionDetachedH\x00\x42\x07\n\x05\x65vent\"\"\n\x0fSessionAttached\x12\x0f\n\x07session\x18\x01 \x01(\x04\"?\n\rAttachRefused\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\x12\x0f\n\x07message\x18\x03 \x01(\t\"3\n\x0fSessionDetached\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0f\n\x07message\x18\x02 \x01(\t2\xdd\x01\n\x0c\x44raftService\x12G\n\x07GetInfo\x12\".outrider.v1.GetDrafterInfoRequest\x1a\x18.outrider.v1.DrafterInfo\x12\x42\n\x08Sessions\x12\x19.outrider.v1.DraftCommand\x1a\x17.outrider.v1.DraftEvent(\x01\x30\x01\x12@\n\x05Trace\x12\x19.outrider.v1.TraceCommand\x1a\x18.outrider.v1.TraceReport(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,21 +37,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETDRAFTERINFOREQUEST']._serialized_start=119
   _globals['_GETDRAFTERINFOREQUEST']._serialized_end=142
   _globals['_DRAFTERINFO']._serialized_start=145
-  _globals['_DRAFTERINFO']._serialized_end=588
-  _globals['_DRAFTCOMMAND']._serialized_start=591
-  _globals['_DRAFTCOMMAND']._serialized_end=745
-  _globals['_ATTACHSESSION']._serialized_start=748
-  _globals['_ATTACHSESSION']._serialized_end=1040
-  _globals['_DETACHSESSION']._serialized_start=1042
-  _globals['_DETACHSESSION']._serialized_end=1074
-  _globals['_DRAFTEVENT']._serialized_start=1077
-  _globals['_DRAFTEVENT']._serialized_end=1282
-  _globals['_SESSIONATTACHED']._serialized_start=1284
-  _globals['_SESSIONATTACHED']._serialized_end=1318
-  _globals['_ATTACHREFUSED']._serialized_start=1320
-  _globals['_ATTACHREFUSED']._serialized_end=1383
-  _globals['_SESSIONDETACHED']._serialized_start=1385
-  _globals['_SESSIONDETACHED']._serialized_end=1436
-  _globals['_DRAFTSERVICE']._serialized_start=1439
-  _globals['_DRAFTSERVICE']._serialized_end=1660
+  _globals['_DRAFTERINFO']._serialized_end=638
+  _globals['_DRAFTCOMMAND']._serialized_start=641
+  _globals['_DRAFTCOMMAND']._serialized_end=795
+  _globals['_ATTACHSESSION']._serialized_start=798
+  _globals['_ATTACHSESSION']._serialized_end=1090
+  _globals['_DETACHSESSION']._serialized_start=1092
+  _globals['_DETACHSESSION']._serialized_end=1124
+  _globals['_DRAFTEVENT']._serialized_start=1127
+  _globals['_DRAFTEVENT']._serialized_end=1332
+  _globals['_SESSIONATTACHED']._serialized_start=1334
+  _globals['_SESSIONATTACHED']._serialized_end=1368
+  _globals['_ATTACHREFUSED']._serialized_start=1370
+  _globals['_ATTACHREFUSED']._serialized_end=1433
+  _globals['_SESSIONDETACHED']._serialized_start=1435
+  _globals['_SESSIONDETACHED']._serialized_end=1486
+  _globals['_DRAFTSERVICE']._serialized_start=1489
+  _globals['_DRAFTSERVICE']._serialized_end=1710
 # @@protoc_insertion_point(module_scope)

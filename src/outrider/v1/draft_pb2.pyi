@@ -57,6 +57,7 @@ class DrafterInfo(google.protobuf.message.Message):
     VERIFIER_NAMES_FIELD_NUMBER: builtins.int
     READS_SIBLINGS_FIELD_NUMBER: builtins.int
     NOTE_FIELD_NUMBER: builtins.int
+    READS_FIELD_NUMBER: builtins.int
     protocol_version: builtins.int
     """Version of this protocol."""
     name: builtins.str
@@ -101,6 +102,10 @@ class DrafterInfo(google.protobuf.message.Message):
     def verifier_names(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Names of verifiers that it can serve and that are not in the list `Verifier`."""
 
+    @property
+    def reads(self) -> outrider.v1.target_pb2.FeedbackSubscription:
+        """What it asks of every target beyond tokens; `credit_bytes` is 0. Absent if it asks for nothing."""
+
     def __init__(
         self,
         *,
@@ -123,8 +128,10 @@ class DrafterInfo(google.protobuf.message.Message):
         verifier_names: collections.abc.Iterable[builtins.str] | None = ...,
         reads_siblings: builtins.bool = ...,
         note: builtins.str = ...,
+        reads: outrider.v1.target_pb2.FeedbackSubscription | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["busy", b"busy", "draft_lengths", b"draft_lengths", "incarnation", b"incarnation", "method", b"method", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "note", b"note", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "reads_siblings", b"reads_siblings", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifier_names", b"verifier_names", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["reads", b"reads"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["busy", b"busy", "draft_lengths", b"draft_lengths", "incarnation", b"incarnation", "method", b"method", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "note", b"note", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "reads", b"reads", "reads_siblings", b"reads_siblings", "tokenizer_fingerprint", b"tokenizer_fingerprint", "verifier_names", b"verifier_names", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
 
 Global___DrafterInfo: typing_extensions.TypeAlias = DrafterInfo
 

@@ -58,6 +58,8 @@ class TargetInfo(google.protobuf.message.Message):
     TOKENS_FIELD_NUMBER: builtins.int
     DRAFTERS_FIELD_NUMBER: builtins.int
     VERIFIER_NAMES_FIELD_NUMBER: builtins.int
+    NUM_BLOCKS_FIELD_NUMBER: builtins.int
+    WIDTH_FIELD_NUMBER: builtins.int
     protocol_version: builtins.int
     """Version of this protocol. Peers with another major version are refused."""
     name: builtins.str
@@ -90,6 +92,10 @@ class TargetInfo(google.protobuf.message.Message):
     """Processor seconds that they took. What the process took beyond it is the cost of everything else."""
     tokens: builtins.int
     """Tokens committed since the start."""
+    num_blocks: builtins.int
+    """Blocks of its model; 0: it gives no hidden states."""
+    width: builtins.int
+    """Numbers of a hidden state."""
     @property
     def eos_token_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """The end-of-text token ids."""
@@ -128,8 +134,10 @@ class TargetInfo(google.protobuf.message.Message):
         tokens: builtins.int = ...,
         drafters: collections.abc.Iterable[Global___DrafterCounts] | None = ...,
         verifier_names: collections.abc.Iterable[builtins.str] | None = ...,
+        num_blocks: builtins.int = ...,
+        width: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["busy", b"busy", "drafters", b"drafters", "eos_token_ids", b"eos_token_ids", "incarnation", b"incarnation", "max_context", b"max_context", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "tokens", b"tokens", "verifier_names", b"verifier_names", "verifiers", b"verifiers", "vocab_size", b"vocab_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["busy", b"busy", "drafters", b"drafters", "eos_token_ids", b"eos_token_ids", "incarnation", b"incarnation", "max_context", b"max_context", "model", b"model", "model_cpu_s", b"model_cpu_s", "model_fingerprint", b"model_fingerprint", "name", b"name", "num_blocks", b"num_blocks", "num_free_slots", b"num_free_slots", "num_slots", b"num_slots", "passes", b"passes", "pid", b"pid", "protocol_version", b"protocol_version", "tokenizer_fingerprint", b"tokenizer_fingerprint", "tokens", b"tokens", "verifier_names", b"verifier_names", "verifiers", b"verifiers", "vocab_size", b"vocab_size", "width", b"width"]) -> None: ...
 
 Global___TargetInfo: typing_extensions.TypeAlias = TargetInfo
 

@@ -14,7 +14,7 @@ from tests.cluster.front import Front, Serve
 from tests.cluster.scripted import Script, ScriptedDrafter, ScriptedTarget
 
 from outrider.cluster.config.coordinator_settings import FurtherModel
-from outrider.v1 import generation_pb2
+from outrider.v1 import generation_pb2, target_pb2
 
 
 def made(model: str) -> ScriptedTarget:
@@ -82,6 +82,58 @@ async def test_a_drafter_that_fits_one_of_them_serves_somebody(
         await both(serve, large, small, drafter.address)
     await drafter.stop()
     assert "drafter serves nobody" not in [line["event"] for line in said]
+
+
+@pytest.mark.parametrize(
+    ("reads", "says"),
+    [
+        ({"layers": [1, 2], "width": 16}, "made for hidden states of 16 numbers"),
+        ({"layers": [1, 3]}, "'small' has 2 blocks"),
+        ({"layers": [-1], "width": 16}, "made for hidden states of 16 numbers"),
+        ({"top_k": 4}, ""),
+        ({"layers": [0, 2, -1]}, ""),
+    ],
+)
+async def test_a_drafter_of_hidden_states_serves_the_models_that_have_them(
+    serve: Serve,
+    large: ScriptedTarget,
+    small: ScriptedTarget,
+    reads: dict[str, Any],
+    says: str,
+) -> None:
+    """For the others it is not ready, with the reason; it is left out, or refused where a request names it."""
+    large.num_blocks, large.width = 4, 16
+    small.num_blocks, small.width = 2, 8
+    drafter = ScriptedDrafter(reads=target_pb2.FeedbackSubscription(**reads))
+    await drafter.start()
+    try:
+        front = await both(serve, large, small, drafter.address)
+        models = (await front.stub.ListModels(generation_pb2.ListModelsRequest())).models
+        told = {model.name: model.drafters[0] for model in models}
+        assert told["large"].ready
+        assert told["large"].problem == ""
+        assert told["small"].ready == (not says)
+        assert says in told["small"].problem
+        for model in ("large", "small"):
+            request = ask(max_tokens=4)
+            request.model = model
+            await generate(front, request)
+            request.speculation.drafters.append("draft-0")
+            if says and model == "small":
+                error = await refusal(front, request)
+                assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+                assert says in (error.details() or "")
+            else:
+                await generate(front, request)
+        async with asyncio.timeout(10.0):
+            while True:
+                if len(drafter.attached) == (2 if says else 4):
+                    break
+                await asyncio.sleep(0.01)
+        addresses = {one.target_address for one in drafter.attached}
+        assert addresses == ({large.address} if says else {large.address, small.address})
+    finally:
+        await drafter.stop()
 
 
 async def test_a_model_whose_texts_cannot_be_read_is_told_at_once(

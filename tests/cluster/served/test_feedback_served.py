@@ -71,13 +71,17 @@ class Served:
         await self.target.start()
 
     @asynccontextmanager
-    async def running(self, serve: Serve) -> AsyncIterator[Front]:
-        """All of it."""
+    async def running(
+        self,
+        serve: Serve,
+        is_there: Callable[[generation_pb2.GetStatusResponse], bool] | None = None,
+    ) -> AsyncIterator[Front]:
+        """All of it. `is_there` tells when it runs; None: when target and drafter are ready."""
         self.address = await self.target.start()
         drafters = (("head", await self.drafter.start()),)
         front = await serve(codec=None, targets=(self.address,), drafters=drafters)
         try:
-            await until(front, peers_ready)
+            await until(front, is_there or peers_ready)
             yield front
         finally:
             await self.drafter.stop(0.0)
@@ -206,9 +210,14 @@ async def test_a_stream_that_breaks_is_opened_again(
 async def test_what_the_target_has_not_is_refused(
     table: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The drafter is not attached; the text is decoded plainly."""
+    """The drafter is not ready, with the reason, and is not attached; the text is decoded plainly."""
     served = Served(table, spec_of(table, layers=(99,)), monkeypatch)
-    async with served.running(serve) as front:
+
+    def is_told(status: generation_pb2.GetStatusResponse) -> bool:
+        told = {one.role: one for one in status.actors}
+        return told["target"].ready and "'norm', not 99" in told["drafter"].problem
+
+    async with served.running(serve, is_told) as front:
         plain, _ = await generate(front, request(1, enabled=False))
         text, drafted = await generate(front, request(1))
         assert (text, drafted) == (plain, 0)

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from outrider.actors.speculation.drafter_records import DrafterRecords
-from outrider.cluster.requests.drafter_choice import DrafterChoice
-from outrider.cluster.requests.drafting_peers import Cancellable, DrafterPeer, Later, TargetPeer
-from outrider.cluster.requests.sequence_plan import SequencePlan
+from outrider.actors.speculation.options import Speculation
+from outrider.cluster.drafting.drafter_choice import DrafterChoice
+from outrider.cluster.drafting.drafting_peers import Cancellable, DrafterPeer, Later, TargetPeer
 from outrider.v1 import draft_pb2
 
 RETRY_S = 0.5
@@ -33,9 +33,11 @@ class Drafting:
 
     def __init__(
         self,
-        plan: SequencePlan,
         *,
         session: int,
+        names: tuple[str, ...],
+        group: int,
+        speculation: Speculation,
         records: DrafterRecords,
         links: Mapping[str, DrafterPeer],
         target: TargetPeer,
@@ -45,8 +47,10 @@ class Drafting:
         """Takes what attaching needs.
 
         Args:
-            plan: What the sequence is to do.
             session: Number of the session.
+            names: The request's drafters, in order.
+            group: Number that sequences of its request share; 0: it has no siblings.
+            speculation: Of the request.
             records: What all sequences tell of each drafter; this one adds to it.
             links: The streams to all drafters, by name.
             target: Where the session is.
@@ -54,10 +58,10 @@ class Drafting:
             later: Calls back after a time.
         """
         self._session = session
-        self._names = names = plan.drafters
-        most = plan.speculation.drafters_at_work
+        self._names = names
+        most = speculation.drafters_at_work
         self._limit = len(names) if most is None else most
-        self._choice = DrafterChoice(plan, records)
+        self._choice = DrafterChoice(names, group, speculation, records)
         self._links = links
         self._target = target
         self._attach = attach

@@ -9,12 +9,11 @@ import pytest
 
 from outrider.actors.speculation.choice.selector_registry import SELECTORS
 from outrider.actors.speculation.drafter_records import DrafterRecords
-from outrider.actors.speculation.options import Sampling, Speculation
+from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.selector_spec import DrafterOffer, SelectorSpec
-from outrider.cluster.requests import drafter_choice
-from outrider.cluster.requests.drafter_choice import STRETCH_TOKENS
-from outrider.cluster.requests.drafting import Drafting
-from outrider.cluster.requests.sequence_plan import SequencePlan
+from outrider.cluster.drafting import drafter_choice
+from outrider.cluster.drafting.drafter_choice import STRETCH_TOKENS
+from outrider.cluster.drafting.drafting import Drafting
 from outrider.v1 import draft_pb2
 
 SESSION = 7
@@ -91,23 +90,12 @@ class Setting:
         self.target = Target(wants_drafters)
         self.later: list[Callable[[], None]] = []
         self.records = DrafterRecords() if records is None else records
-        plan = SequencePlan(
-            request=1,
-            index=0,
-            request_id="r",
-            group=group,
-            tenant=0,
-            fingerprint="",
-            prompt=(1,),
-            sampling=Sampling(seed=1, max_tokens=9),
-            speculation=Speculation(selector=selector, drafters_at_work=at_work),
-            drafters=names,
-            arrived_s=0.0,
-        )
         self.names = names
         self.drafting = Drafting(
-            plan,
             session=SESSION,
+            names=names,
+            group=group,
+            speculation=Speculation(selector=selector, drafters_at_work=at_work),
             records=self.records,
             links=self.peers,
             target=self.target,

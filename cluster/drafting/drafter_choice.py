@@ -9,10 +9,9 @@ import structlog
 
 from outrider.actors.speculation.choice.selector_registry import SELECTORS
 from outrider.actors.speculation.drafter_records import DrafterRecords
-from outrider.actors.speculation.options import LEAST_BUSY
+from outrider.actors.speculation.options import LEAST_BUSY, Speculation
 from outrider.actors.speculation.selector_spec import DrafterOffer, Selector
-from outrider.cluster.requests.drafting_peers import DrafterPeer
-from outrider.cluster.requests.sequence_plan import SequencePlan
+from outrider.cluster.drafting.drafting_peers import DrafterPeer
 
 STRETCH_TOKENS = 32
 """Tokens after which the choice is looked at again: some rounds, of which a change costs one or two."""
@@ -26,18 +25,22 @@ log = structlog.get_logger(__name__)
 class DrafterChoice:
     """The choice for one opened session."""
 
-    def __init__(self, plan: SequencePlan, records: DrafterRecords) -> None:
+    def __init__(
+        self, names: tuple[str, ...], group: int, speculation: Speculation, records: DrafterRecords
+    ) -> None:
         """
         Args:
-            plan: What the sequence is to do.
+            names: The request's drafters, in order.
+            group: Number that sequences of its request share; 0: it has no siblings.
+            speculation: Of the request.
             records: What all sequences tell of each drafter; this one adds to it.
         """
         self._records = records
-        self._names = plan.drafters
-        self._group = plan.group
-        spec = SELECTORS[plan.speculation.selector]
+        self._names = names
+        self._group = group
+        spec = SELECTORS[speculation.selector]
         try:
-            options = spec.settled(plan.speculation.selector_options)
+            options = spec.settled(speculation.selector_options)
             self._selector: Selector = spec.build(records, **options)
         except Exception:
             log.exception(FAILED)
@@ -113,7 +116,7 @@ class DrafterChoice:
         """Counts tokens that were committed. Returns whether the choice is to be looked at again.
 
         Args:
-            origins: The drafter that proposed each, as an index into the plan's, -1: the target itself.
+            origins: The drafter that proposed each, as an index into the request's, -1: the target itself.
         """
         self._tokens += len(origins)
         for origin in origins:

@@ -1,0 +1,1 @@
+"""Which drafters work for a text: attached, exchanged and let go, and who should."""
