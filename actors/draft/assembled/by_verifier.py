@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from outrider.actors.draft.frozen.frozen_drafter import SampledDrafter
 from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
-from outrider.actors.draft.state.drafter import Drafter, DraftPass
+from outrider.actors.draft.state.drafter import Drafter, DraftPass, Noted
 from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 
@@ -58,6 +58,11 @@ class DrafterByVerifier:
     def num_free_slots(self) -> int:
         """Sessions that can be attached."""
         return self._coupled.num_free_slots
+
+    @property
+    def note(self) -> str:
+        """See `Noted`: that of the method that grows trees."""
+        return self._coupled.note if isinstance(self._coupled, Noted) else ""
 
     def attach(self, session: DraftSession) -> None:
         """Makes room for a session.

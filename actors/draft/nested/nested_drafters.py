@@ -41,13 +41,44 @@ class ExitControl:
         self.choice = ExitChoice(len(engine.exits))
         self._last = len(engine.exits) - 1 if fixed is None else fixed
         self._is_adaptive = is_adaptive and fixed is None
+        self._left_X = np.zeros(len(engine.exits), np.int64)
+        """Rows that left at each exit."""
+        self._deepest: dict[int, tuple[float, int]] = {}
+        """By link: seconds of the target's last pass, and index of the exit that its sessions were last allowed."""
+
+    @property
+    def note(self) -> str:
+        """Which exits are used, for people; empty before the first pass. From any thread."""
+        left_X, layers = self._left_X.copy(), self.engine.exits
+        if not left_X.sum():
+            return ""
+        parts = [
+            f"{share:.0%} after {count}"
+            for share, count in zip(left_X / left_X.sum(), layers, strict=True)
+        ]
+        told = f"tokens leave after so many of its layers: {', '.join(parts)}"
+        allowed = sorted(set(self._deepest.copy().values()))
+        if self._is_adaptive and allowed:
+            deepest = ", ".join(
+                f"{layers[exit_]} where a pass takes {1e3 * pass_s:.1f} ms"
+                for pass_s, exit_ in allowed
+            )
+            told += f"; at most {deepest}"
+        return told
+
+    def left(self, exits_R: Int64s) -> None:
+        """Takes in at which exits rows left."""
+        self._left_X += np.bincount(exits_R, minlength=len(self._left_X))
 
     def begin(self, sessions: DraftSessions, session: DraftSession, slot: int) -> None:
         """A session was attached."""
         row = session.row
         deepest = self._last
         if self._is_adaptive:
-            self.choice.keep_only(set(sessions.links_S[sessions.is_attached_S].tolist()))
+            links = set(sessions.links_S[sessions.is_attached_S].tolist())
+            self.choice.keep_only(links)
+            for link in self._deepest.keys() - links:
+                del self._deepest[link]
             deepest = self.choice.best(
                 session.key.link,
                 pass_s=float(sessions.passes_s_S[row]),
@@ -59,11 +90,12 @@ class ExitControl:
         """A session has a verdict."""
         if not self._is_adaptive:
             return
+        link, pass_s = int(sessions.links_S[row]), float(sessions.passes_s_S[row])
         deepest, is_to_learn = self.choice.after_verdict(
-            int(sessions.links_S[row]),
-            pass_s=float(sessions.passes_s_S[row]),
-            round_trip_s=float(sessions.round_trips_s_S[row]),
+            link, pass_s=pass_s, round_trip_s=float(sessions.round_trips_s_S[row])
         )
+        if not is_to_learn:
+            self._deepest[link] = pass_s, deepest
         if not is_to_learn or self.engine.missing(slot, deepest) <= WORTH_EXPLORING:
             self.engine.limit(slot, deepest)
 
@@ -83,6 +115,11 @@ class NestedDrafter(AutoregressiveDrafter):
         """
         super().__init__(sessions, engine, num_levels=len(control.engine.exits), **growth)
         self._control = control
+
+    @property
+    def note(self) -> str:
+        """See `Noted`."""
+        return self._control.note
 
     def attach(self, session: DraftSession) -> None:
         """See `Drafter`."""
@@ -106,6 +143,7 @@ class NestedDrafter(AutoregressiveDrafter):
             slots = self.models.slots_S[plan.rows_E].tolist()
             deepest = max(map(engine.deepest, slots))
             self._control.choice.took(seconds, engine.seconds, deepest)
+            self._control.left(engine.exits_R)
 
     def _levels(self) -> Int64s:
         return self._control.engine.exits_R

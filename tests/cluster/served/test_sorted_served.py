@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -131,6 +132,14 @@ async def test_texts_of_two_targets_at_once_are_those_of_plain_decoding(
     assert accepted["large"] > 0, accepted
     assert accepted["small"] > 0, accepted
     assert drafter.stats.failures == 0
+    (note,) = [one.note for one in status.actors if one.role == "drafter"]
+    told = re.fullmatch(
+        r"tokens leave after so many of its layers: (\d+)% after 1, (\d+)% after 2, (\d+)% after 3; "
+        r"at most [123] where a pass takes [\d.]+ ms, [123] where a pass takes [\d.]+ ms",
+        note,
+    )
+    assert told, note
+    assert 98 <= sum(map(int, told.groups())) <= 102
 
 
 async def test_frozen_trees_are_tested_with_the_laws_that_they_were_drawn_from(
