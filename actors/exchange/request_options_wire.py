@@ -52,13 +52,15 @@ def speculation_from_proto(options: sampling_pb2.SpeculationOptions) -> Speculat
     Raises:
         ValueError: The verifier or a drafting policy is not known to this version, or the tree's shape cannot be read.
     """
+    where = "speculation."
     try:
-        return Speculation(
-            **values(options, Speculation, leave_out=_OWN),
-            verifier=asked_for(options) or COUPLED,
-            tree_shape=level_shapes.parse(options.tree_shape)
-            if options.HasField("tree_shape")
-            else None,
-        )
+        plain = values(options, Speculation, leave_out=_OWN)
+        where = "speculation.verifier "
+        verifier = asked_for(options) or COUPLED
+        where = "speculation.tree_shape: "
+        shape = None
+        if options.HasField("tree_shape"):
+            shape = level_shapes.parse(options.tree_shape)
     except ValueError as error:
-        raise ValueError(f"speculation.{error}") from error
+        raise ValueError(f"{where}{error}") from error
+    return Speculation(**plain, verifier=verifier, tree_shape=shape)

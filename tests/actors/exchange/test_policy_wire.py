@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,20 @@ def test_every_policy_has_a_number(kind: type[StrEnum], field: str) -> None:
         choice(options, field, kind)
     with pytest.raises(ValueError, match=f"speculation.{field} is 99"):
         speculation_from_proto(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"verifier": 99}, r"speculation\.verifier is 99, which this version does not know"),
+        ({"verifier": 1, "verifier_name": "kseq"}, r"speculation\.verifier is 'coupled'"),
+        ({"tree_shape": "a"}, r"speculation\.tree_shape: tree shape is 'a'"),
+    ],
+)
+def test_what_cannot_be_read_is_named(options: dict[str, Any], says: str) -> None:
+    """By the field, whichever it is."""
+    with pytest.raises(ValueError, match=says):
+        speculation_from_proto(sampling_pb2.SpeculationOptions(**options))
 
 
 def test_choices_of_later_versions_are_passed_over() -> None:
