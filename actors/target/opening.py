@@ -45,9 +45,14 @@ def open_session(
         now: Seconds of the worker's clock.
 
     Raises:
-        Refused: The request does not fit this target; nothing was taken.
+        OpenRefused: The request does not fit this target; nothing was taken.
     """
     engine, table = state.engine, state.table
+    if state.of(event.owner) is not None:
+        raise OpenRefused(
+            "ALREADY_EXISTS",
+            f"session {event.owner.session} is open already on this stream; close it first, or take another number",
+        )
     _check(event, engine)
     sampling, speculation = event.sampling, event.speculation
     spec = engine.spec

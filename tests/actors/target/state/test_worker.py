@@ -360,6 +360,26 @@ def test_what_does_not_fit_is_refused_and_takes_nothing(case: str) -> None:
     assert model.num_free == free
 
 
+def test_a_session_that_is_open_is_not_opened_again() -> None:
+    """Its number is taken until it ends, whatever the second one asks for; its text goes on, and the target serves everybody."""
+    events = [opening(number, Sampling(seed=number, max_tokens=20)) for number in (1, 2)]
+    plain = run_plain(Harness(engine()), events)
+    harness = Harness(engine())
+    for event in events:
+        harness.worker.post(event)
+    harness.worker.step()
+    harness.worker.post(opening(1, Sampling(seed=9, max_tokens=3)))
+    _to_the_end(harness)
+    refused = [output for output in harness.outputs if isinstance(output, Failed)]
+    assert [(one.code, "session 1 is open already" in one.message) for one in refused] == [
+        ("ALREADY_EXISTS", True)
+    ]
+    assert {number: harness.committed(number) for number in (1, 2)} == plain
+    harness.worker.post(opening(1, Sampling(seed=1, max_tokens=20)))
+    _to_the_end(harness)
+    assert harness.committed(1) == plain[1] * 2
+
+
 def test_who_came_is_told_before_the_next_pass() -> None:
     """A session's handle leaves before its prompt is run, so that drafters read the prompt at the same time."""
     model = engine()
