@@ -12,7 +12,9 @@ from tests.docs.examples import ROOT
 
 from outrider.actors.draft.choice.drafter_registry import DRAFTERS
 from outrider.actors.draft.state.draft_settings import DraftSettings
+from outrider.actors.speculation.drafter_records import DrafterRecords
 from outrider.actors.speculation.sampling.random_acts import UniformDecisions
+from outrider.actors.speculation.selector_spec import DrafterOffer, SelectorSpec
 from outrider.actors.speculation.trees.draft_tree import DraftTree, sources_by_parent
 from outrider.actors.speculation.verifiers.typical import typical
 from outrider.actors.train.trainer_spec import TrainerSpec
@@ -72,6 +74,20 @@ def test_the_verifier() -> None:
         ]
         assert said[0] == said[1]
     assert not spec.is_lossless
+
+
+def test_the_selector() -> None:
+    """It takes turns: whoever drafted least is next."""
+    (spec,) = run(written("python")[2])["SPECS"]
+    assert isinstance(spec, SelectorSpec)
+    selector = spec.build(DrafterRecords(), **spec.settled({}))
+    offers = [DrafterOffer(name=name, num_sessions=0, is_at_work=False) for name in ("a", "b", "c")]
+    drafted = []
+    for _ in range(6):
+        drafted.append(selector.ranked(offers)[0].name)
+        selector.observe({drafted[-1]: 3}, 32)
+    assert drafted == ["a", "b", "c"] * 2
+    assert spec.at_work == 1
 
 
 def test_the_configuration() -> None:
