@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+STRETCH_TOKENS: Final = 32
+"""Tokens after which a choice is looked at again: some rounds, of which a change costs one or two."""
+
 MEMORY_TOKENS: Final = 1500.0
 """Committed tokens after which what was seen counts for 1/e, whoever was at work. So what is known of a drafter that rests fades, and one that is
 far worse is tried about once in a hundred stretches."""

@@ -8,13 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 import structlog
 
 from outrider.actors.speculation.choice.selector_registry import SELECTORS
-from outrider.actors.speculation.drafter_records import DrafterRecords
+from outrider.actors.speculation.drafter_records import STRETCH_TOKENS, DrafterRecords
 from outrider.actors.speculation.options import LEAST_BUSY, Speculation
 from outrider.actors.speculation.selector_spec import DrafterOffer, Selector
 from outrider.cluster.drafting.drafting_peers import DrafterPeer
-
-STRETCH_TOKENS = 32
-"""Tokens after which the choice is looked at again: some rounds, of which a change costs one or two."""
 
 FAILED = "the selector failed; drafters are chosen by how busy they are"
 """A selector may be code of others, and drafters are never a reason to fail a request."""

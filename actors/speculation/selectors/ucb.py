@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final
 
-from outrider.actors.speculation.drafter_records import DrafterRecord, DrafterRecords
+from outrider.actors.speculation.drafter_records import (
+    STRETCH_TOKENS,
+    DrafterRecord,
+    DrafterRecords,
+)
 from outrider.actors.speculation.number_options import NumberOption
 from outrider.actors.speculation.selector_spec import DrafterOffer, SelectorSpec
-
-PULL_TOKENS: Final = 32.0
-"""Tokens of a pull."""
 
 
 def bound(mean: float, pulls: float, total: float, exploration: float) -> float:
@@ -48,14 +48,14 @@ class Ucb:
     def __init__(self, records: DrafterRecords, *, exploration: float, prior: float) -> None:
         """Arguments: `BuildSelector`, and the two options."""
         self._exploration = exploration
-        self._most_told = prior * PULL_TOKENS
+        self._most_told = prior * STRETCH_TOKENS
         self._told = records
         self._arms = DrafterRecords()
 
     def ranked(self, offers: Sequence[DrafterOffer]) -> list[DrafterOffer]:
         """See `Selector`. Of arms that are worth the same the one at work is first, then who is least busy."""
         arms = {offer.name: self._arm(offer.name) for offer in offers}
-        pulls = {name: arm.committed / PULL_TOKENS for name, arm in arms.items()}
+        pulls = {name: arm.committed / STRETCH_TOKENS for name, arm in arms.items()}
         total = sum(pulls.values())
 
         def place(offer: DrafterOffer) -> tuple[float, bool, int]:

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from outrider.actors.speculation.choice.selector_registry import SELECTORS
-from outrider.actors.speculation.drafter_records import DrafterRecords
+from outrider.actors.speculation.drafter_records import STRETCH_TOKENS, DrafterRecords
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.selector_spec import DrafterOffer, SelectorSpec
 from outrider.cluster.drafting import drafter_choice
-from outrider.cluster.drafting.drafter_choice import STRETCH_TOKENS
 from outrider.cluster.drafting.drafting import Drafting
 from outrider.v1 import draft_pb2
 

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 import pytest
 
 from outrider.actors.speculation.choice.selector_registry import SELECTORS
-from outrider.actors.speculation.drafter_records import MEMORY_TOKENS, DrafterRecords
+from outrider.actors.speculation.drafter_records import (
+    MEMORY_TOKENS,
+    STRETCH_TOKENS,
+    DrafterRecords,
+)
 from outrider.actors.speculation.number_options import NumberOption
 from outrider.actors.speculation.selector_spec import DrafterOffer, Selector, SelectorSpec
 from outrider.actors.speculation.selectors.ucb import bound
 
-STRETCH = 32
 NAMES = ("a", "b", "c")
 
 
@@ -51,7 +54,7 @@ def test_every_selector_ranks_all_that_are_offered(name: str) -> None:
         offered = offers(chance.sample("abcdefg", chance.randint(1, 7)))
         ranked = selector.ranked(offered)
         assert sorted(one.name for one in ranked) == sorted(one.name for one in offered)
-        selector.observe({ranked[0].name: chance.randint(0, STRETCH)}, STRETCH)
+        selector.observe({ranked[0].name: chance.randint(0, STRETCH_TOKENS)}, STRETCH_TOKENS)
 
 
 @pytest.mark.parametrize("name", SELECTORS)
@@ -63,7 +66,7 @@ def test_equal_drafters_share_the_texts(name: str) -> None:
 def test_who_is_at_work_stays_where_nothing_is_learned() -> None:
     """However busy it has become: a change costs something."""
     selector = build("least_busy")
-    selector.observe({"a": 0}, STRETCH)
+    selector.observe({"a": 0}, STRETCH_TOKENS)
     assert first(selector, offers(at_work=("a",), busy=(9, 0, 0))) == "a"
 
 
@@ -82,7 +85,7 @@ def test_each_is_tried_once_before_any_is_twice() -> None:
     for proposed in (30, 20, 10):
         name = first(selector, offers(at_work=drafted[-1:]))
         drafted.append(name)
-        selector.observe({name: proposed}, STRETCH)
+        selector.observe({name: proposed}, STRETCH_TOKENS)
     assert sorted(drafted) == list(NAMES)
     assert first(selector, offers()) == drafted[0]
 
@@ -95,8 +98,8 @@ def shares_of(
     for _ in range(stretches):
         at_work = first(selector, offers(tuple(rates), at_work=(at_work,)))
         counts[at_work] += 1
-        drawn = sum(chance.random() < rates[at_work] for _ in range(STRETCH))
-        selector.observe({at_work: drawn}, STRETCH)
+        drawn = sum(chance.random() < rates[at_work] for _ in range(STRETCH_TOKENS))
+        selector.observe({at_work: drawn}, STRETCH_TOKENS)
     return {name: count / stretches for name, count in counts.items()}
 
 
@@ -117,7 +120,7 @@ def test_without_exploration_means_are_believed() -> None:
     """A first bad stretch is then the last one, as long as it is remembered."""
     selector = build("ucb", exploration=0.0)
     for name, proposed in (("a", 1), ("b", 2), ("c", 3)):
-        selector.observe({name: proposed}, STRETCH)
+        selector.observe({name: proposed}, STRETCH_TOKENS)
     shares = shares_of({"a": 1.0, "b": 1.0, "c": 0.9}, stretches=20, selector=selector)
     assert shares == {"a": 0.0, "b": 0.0, "c": 1.0}
 
@@ -125,16 +128,16 @@ def test_without_exploration_means_are_believed() -> None:
 def test_a_text_begins_with_what_others_have_told() -> None:
     """So nobody is tried who is known; `prior` says how soon the text itself counts for more."""
     records = DrafterRecords()
-    records.observe({"a": 30, "b": 3, "c": 3}, STRETCH)
+    records.observe({"a": 30, "b": 3, "c": 3}, STRETCH_TOKENS)
     for _ in range(5):
-        records.observe({"a": 30, "b": 3, "c": 3}, STRETCH)
+        records.observe({"a": 30, "b": 3, "c": 3}, STRETCH_TOKENS)
     told, untold = build("ucb", records), build("ucb", records, prior=0.0)
     assert first(told, offers(at_work=("b",))) == "a"
     assert first(untold, offers(at_work=("b",))) == "b"
     # Here it is of no use, whatever it was elsewhere.
     stretches = 0
     while first(told, offers()) == "a":
-        told.observe({"a": 0}, STRETCH)
+        told.observe({"a": 0}, STRETCH_TOKENS)
         stretches += 1
     assert 2 <= stretches <= 20
 
@@ -142,12 +145,12 @@ def test_a_text_begins_with_what_others_have_told() -> None:
 def test_records_fade_whoever_was_at_work() -> None:
     """The share stays, how much it counts does not."""
     records = DrafterRecords()
-    records.observe({"a": 24}, STRETCH)
+    records.observe({"a": 24}, STRETCH_TOKENS)
     before = records["a"].committed
     tokens = 0
     while tokens < MEMORY_TOKENS:
-        records.observe({"b": 0}, STRETCH)
-        tokens += STRETCH
+        records.observe({"b": 0}, STRETCH_TOKENS)
+        tokens += STRETCH_TOKENS
     assert records["a"].share == pytest.approx(0.75)
     assert records["a"].committed == pytest.approx(before / 2.718, rel=0.03)
     assert records["b"].share == 0.0
