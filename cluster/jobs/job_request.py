@@ -89,7 +89,8 @@ def build(
     runtime_env["env_vars"] = {**variables, **runtime_env.get("env_vars", {})}
     excludes = runtime_env.pop("excludes", None) or ()
     request = Request(
-        entrypoint=shlex.join(["outrider", verb, *arguments]),
+        # In place of the shell that Ray starts: whoever ends the job ends the command.
+        entrypoint=f"exec {shlex.join(['outrider', verb, *arguments])}",
         submission_id=submission_id,
         runtime_env=runtime_env,
         metadata={"outrider": outrider.__version__, "outrider_command": verb},

@@ -59,7 +59,7 @@ def test_every_option_arrives_in_the_request(tmp_path: Path) -> None:
 
     assert made["address"] == "http://head:8265"
     assert made["request"] == {
-        "entrypoint": "outrider bench --address 10.0.0.1:50051 --drafter 'it'\"'\"'s one' -n 8",
+        "entrypoint": "exec outrider bench --address 10.0.0.1:50051 --drafter 'it'\"'\"'s one' -n 8",
         "submission_id": "mine",
         "runtime_env": {
             "env_vars": {
@@ -103,7 +103,7 @@ def test_service_joins_the_cluster_with_its_file_carried_along(tmp_path: Path) -
     (carried,) = made["package"]["carried"]
 
     assert made["request"]["entrypoint"] == (
-        "outrider serve -c outrider-files/service.yaml --log-level info"
+        "exec outrider serve -c outrider-files/service.yaml --log-level info"
     )
     assert carried["name"] == "outrider-files/service.yaml"
     assert yaml.safe_load(carried["content"]) == {
@@ -117,7 +117,7 @@ def test_paths_of_the_cluster_are_not_touched() -> None:
     """Nothing is read here, and nothing goes with the job."""
     made = planned("--paths-on-cluster", "serve", "--config", "/shared/c.yaml")
 
-    assert made["request"]["entrypoint"] == "outrider serve --config /shared/c.yaml"
+    assert made["request"]["entrypoint"] == "exec outrider serve --config /shared/c.yaml"
     assert made["package"] is None
 
 
