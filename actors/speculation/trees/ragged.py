@@ -57,7 +57,7 @@ def cells_of(mask_EM: NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
     width = mask_EM.shape[1]
     if not width:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    columns_K = mask_EM.reshape(-1).nonzero()[0]
+    columns_K = mask_EM.ravel().nonzero()[0]
     rows_K = columns_K // width
     columns_K -= rows_K * width
     return rows_K, columns_K
