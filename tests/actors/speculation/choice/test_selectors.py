@@ -76,6 +76,8 @@ def test_the_bound_is_that_of_the_source() -> None:
     assert [bound(*arm, 10.0, 1.0) for arm in arms] == pytest.approx([1.692983, 1.788974, 1.638974])
     assert [bound(*arm, 10.0, 0.1) for arm in arms] == pytest.approx([0.727298, 0.673897, 0.523897])
     assert bound(0.0, 0.0, 10.0, 0.1) == float("inf")
+    # Nothing else is known, so nothing may be better; less than a pull in all counts as one.
+    assert bound(0.5, 1.0, 1.0, 1.0) == bound(0.5, 0.1, 0.1, 1.0) == 0.5
 
 
 def test_each_is_tried_once_before_any_is_twice() -> None:
@@ -164,6 +166,7 @@ def test_descriptions_that_cannot_be_are_refused() -> None:
         SelectorSpec(name="Not One", build=build_one, summary="")
     with pytest.raises(ValueError, match=r"selector 'odd': at_work is 1 at least, got 0"):
         SelectorSpec(name="odd", build=build_one, summary="", at_work=0)
+    assert SelectorSpec(name="one", build=build_one, summary="", at_work=1).at_work == 1
     much = NumberOption(default=2.0, least=0.0, most=1.0, help="")
     with pytest.raises(ValueError, match=r"selector 'odd'.* much of odd must be in \[0, 1\]"):
         SelectorSpec(name="odd", build=build_one, summary="", options={"much": much})
