@@ -110,4 +110,4 @@ class Speculation:
     """Numbers that the selector takes; see `SelectorSpec.options`."""
 
     drafters_at_work: int | None = None
-    """Drafters that work for a text at a time, at most; None: all."""
+    """Drafters that work for a text at a time, at most; None: as many as the selector keeps at work."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from outrider.actors.process.logs import LogFormat
 from outrider.actors.speculation.choice.selector_registry import SELECTORS
@@ -232,19 +232,13 @@ class SpeculationConfig(Section):
     lockstep: bool = False
     """True: drafter and target wait for each other, as other engines do; slower, for comparison."""
 
-    @field_validator("verifier")
+    @field_validator("verifier", "selector")
     @classmethod
-    def _is_known(cls, verifier: str) -> str:
-        if verifier not in VERIFIERS:
-            raise ValueError(f"is {verifier!r}; choose among {', '.join(VERIFIERS)}")
-        return verifier
-
-    @field_validator("selector")
-    @classmethod
-    def _is_selector(cls, selector: str) -> str:
-        if selector not in SELECTORS:
-            raise ValueError(f"is {selector!r}; choose among {', '.join(SELECTORS)}")
-        return selector
+    def _is_known(cls, name: str, field: ValidationInfo) -> str:
+        known = VERIFIERS if field.field_name == "verifier" else SELECTORS
+        if name not in known:
+            raise ValueError(f"is {name!r}; choose among {', '.join(known)}")
+        return name
 
     @property
     def options(self) -> Speculation:

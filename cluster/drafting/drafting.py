@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
+from outrider.actors.speculation.choice.selector_registry import SELECTORS
 from outrider.actors.speculation.drafter_records import DrafterRecords
 from outrider.actors.speculation.options import Speculation
 from outrider.cluster.drafting.drafter_choice import DrafterChoice
@@ -59,7 +60,7 @@ class Drafting:
         """
         self._session = session
         self._names = names
-        most = speculation.drafters_at_work
+        most = speculation.drafters_at_work or SELECTORS[speculation.selector].at_work
         self._limit = len(names) if most is None else most
         self._choice = DrafterChoice(names, group, speculation, records)
         self._links = links

@@ -257,7 +257,7 @@ class Scenario(Section):
             max_nodes=self.max_nodes,
             max_depth=self.max_depth,
             selector=self.selector,
-            drafters_at_work=self.drafters_at_work or SELECTORS[self.selector].at_work,
+            drafters_at_work=self.drafters_at_work,
         )
 
 

@@ -47,7 +47,7 @@ def settle_speculation(
     drafters = settle_drafters(named, verifier, policies.draft_length, limits) if enabled else ()
     selector = options.selector if options.HasField("selector") else defaults.selector
     selector_options = _selector_options(options, selector)
-    at_work = defaults.drafters_at_work or SELECTORS[selector].at_work
+    at_work = defaults.drafters_at_work
     if options.HasField("drafters_at_work"):
         at_work = options.drafters_at_work
     return (

@@ -150,6 +150,13 @@ def test_one_that_gives_way_works_until_the_new_one_has_answered() -> None:
     assert setting.said() == {"b": ["detach"]}
 
 
+@pytest.mark.parametrize(("selector", "count"), [("least_busy", 3), ("ucb", 1)])
+def test_how_many_work_is_the_selectors_where_nobody_says(selector: str, count: int) -> None:
+    """And what somebody says goes before it."""
+    assert len(Setting(at_work=None, selector=selector).said()) == count
+    assert len(Setting(at_work=2, selector=selector).said()) == 2
+
+
 def test_who_is_good_stays() -> None:
     """Once the others have been looked at."""
     setting = settled(names=("a", "b"))

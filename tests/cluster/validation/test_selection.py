@@ -55,19 +55,17 @@ def test_wrong_selections_are_refused(options: dict[str, Any], field: str, probl
     assert problem in refused.value.message
 
 
-def test_all_work_unless_somebody_says_otherwise() -> None:
-    """The request before the configuration, that before the selector."""
+def test_the_request_goes_before_the_configuration() -> None:
+    """Where neither says how many, that is the selector's."""
     assert settled().selector == "least_busy"
     assert settled().drafters_at_work is None
-    assert settled(selector="ucb").drafters_at_work == 1
+    assert settled(selector="ucb").drafters_at_work is None
     assert settled(drafters_at_work=3).drafters_at_work == 3
     configured = Configured(selector="ucb", drafters_at_work=2).options
     assert settled(configured).selector == "ucb"
     assert settled(configured).drafters_at_work == 2
     assert settled(configured, drafters_at_work=5).drafters_at_work == 5
     assert settled(configured, selector="least_busy").selector == "least_busy"
-    alone = Configured(selector="ucb").options
-    assert settled(alone).drafters_at_work == 1
 
 
 def test_numbers_are_the_selectors_own_where_nobody_names_them() -> None:
