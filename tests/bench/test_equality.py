@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from bench.running.bench_service import TARGET
 from bench.running.slow_passes import SLOW_PASSES
 from bench.suites.drafters.equality_suite import (
     FAULTS,
+    MOST_S,
     PlainTexts,
     compare,
     configuration,
@@ -148,6 +150,10 @@ def test_a_drafter_that_gets_into_the_text_is_found(monkeypatch: pytest.MonkeyPa
         assert failures_of(row) == []
         wrong = "tests.bench.running.believing_target:believe_drafters"
         assembly.restart(TARGET, alterations=[SLOW_PASSES, wrong])
-        found = about | compare(assembly, client, plain, temperature=0.8)
+        # On a busy machine few candidates come in time, and of them few may be those that it believes.
+        deadline = time.monotonic() + MOST_S
+        found: dict[str, Any] = {"different": []}
+        while not found["different"] and time.monotonic() < deadline:
+            found = about | compare(assembly, client, plain, temperature=0.8)
         assert found["different"]
         assert "differ from plain decoding" in failures_of(found)[0]
