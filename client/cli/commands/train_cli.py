@@ -8,6 +8,7 @@ from dataclasses import MISSING, fields
 from enum import Enum, StrEnum
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -99,7 +100,8 @@ def _flags(spec: Any) -> list[inspect.Parameter]:
         elif get_origin(hint) is tuple:
             # Made at run time.
             hint, default = list[get_args(hint)[0]], list(default)  # type: ignore[misc]
-        option = typer.Option(*names, help=docs.get(field.name))
+        is_path = {"parser": _path, "metavar": "<path>"} if hint is Path else {}
+        option = typer.Option(*names, help=docs.get(field.name), **is_path)
         is_required = field.default is MISSING
         found.append(
             _keyword(
@@ -109,6 +111,13 @@ def _flags(spec: Any) -> list[inspect.Parameter]:
             )
         )
     return found
+
+
+def _path(word: str) -> Path:
+    """A path. Of nothing, as of a variable that is not set, it would be the folder at hand."""
+    if not word:
+        raise typer.BadParameter("it is empty; give a path")
+    return Path(word)
 
 
 def _choice(words: tuple[str, ...]) -> Any:

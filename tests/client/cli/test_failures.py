@@ -45,6 +45,7 @@ KEYS = {"kind", "message", "exit_code", "code", "field", "request_id", "retry_af
         (("simulate", "{missing}"), ExitCode.INVALID, "Usage"),
         (("plan", "{folder}"), ExitCode.INVALID, "Usage"),
         (("train", "demo", "--data", "{missing}", "--out", "{out}"), ExitCode.INVALID, "Usage"),
+        (("train", "demo", "--data", "{folder}", "--out", ""), ExitCode.INVALID, "Usage"),
         (("train", "decision", "--data", "{missing}"), ExitCode.INVALID, "Usage"),
     ],
 )
