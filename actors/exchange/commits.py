@@ -11,6 +11,9 @@ import numpy.typing as npt
 from outrider.actors.exchange.frames import MAX_TOKENS, BadFrame, Reader, narrow, pack
 from outrider.actors.speculation.trees.ragged import sizes_of
 
+MAX_PLACE = 0x7FFF
+"""Greatest place of a drafter that fits."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Commits:
@@ -29,7 +32,7 @@ class Commits:
     """Token ids."""
 
     origins_T: npt.NDArray[np.int64]
-    """The drafter that proposed each, as an index into the session's drafters; -1: the target itself."""
+    """The place of the drafter that proposed each among the request's, at most `MAX_PLACE`; -1: the target itself."""
 
 
 def encode(commits: Commits) -> bytes:

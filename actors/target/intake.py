@@ -121,7 +121,7 @@ def steer(state: TargetState, event: Steer) -> None:
         return
     table, row = state.table, session.row
     joined = table.joined_SD[row].nonzero()[0].tolist()
-    state.allow(session, event.drafters)
+    state.allow(row, event.drafters)
     for number in joined:
         if not table.allowed_SD[row, number]:
             table.joined_SD[row, number] = False

@@ -101,12 +101,11 @@ def open_session(
         owner=event.owner,
         sampling=sampling,
         speculation=speculation,
-        drafters=event.drafters,
         transform=transform,
         noise=NoiseCache(noise, sampling.seed) if transform.uses_noise else None,
         request_id=event.request_id,
     )
-    state.allow(session, event.drafters)
+    state.allow(row, event.drafters)
     state.add(session)
     return session
 

@@ -58,7 +58,7 @@ def open_in(state: TargetState, prompt: Sequence[int], *, seed: int, temperature
         committed=(),
         sampling=Sampling(seed=seed, temperature=temperature, max_tokens=MAX_TOKENS),
         speculation=Speculation(),
-        drafters=(),
+        drafters={},
     )
     return open_session(event, state, GumbelNoise(spec.vocab_size, spec.device), now=0.0).row
 

@@ -16,6 +16,9 @@ from outrider.cluster.drafting.drafting_peers import DrafterPeer
 FAILED = "the selector failed; drafters are chosen by how busy they are"
 """A selector may be code of others, and drafters are never a reason to fail a request."""
 
+Replicas = dict[str, dict[str, DrafterPeer]]
+"""By drafter, the streams to its replicas, by name."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -45,55 +48,52 @@ class DrafterChoice:
         self.begin()
 
     def ranked(
-        self, names: Sequence[str], willing: Mapping[str, DrafterPeer], at_work: Collection[str]
-    ) -> list[str]:
-        """One replica of each entry, in the order in which they should be at work: the one that the request's sequences share, those that the selector
+        self, able: Replicas, willing: Replicas, at_work: Mapping[str, str]
+    ) -> dict[str, str]:
+        """A replica of each drafter, in the order in which they should be at work: the one that the request's sequences share, those that the selector
         prefers, and last those that have no use for one sequence alone.
 
         Args:
-            names: Of the willing ones, those that can be at work.
-            willing: Drafters that take sessions, full or not.
-            at_work: Who works for this one.
+            able: Replicas that can be at work, by drafter.
+            willing: Those that take sessions, full or not.
+            at_work: Who works for this one: the replica of each drafter.
         """
-        replicas: dict[str, list[str]] = {}
-        for name in names:
-            replicas.setdefault(willing[name].entry, []).append(name)
-        chosen = {entry: self._replica(own, willing, at_work) for entry, own in replicas.items()}
+        if not able:
+            return {}
+        home = self._home(willing)
+        chosen = {
+            name: _replica(replicas, at_work.get(name), self._home({name: willing[name]}))
+            for name, replicas in able.items()
+        }
         offers = [
             DrafterOffer(
-                name=entry, num_sessions=willing[name].num_sessions, is_at_work=name in at_work
+                name=name,
+                num_sessions=able[name][one].num_sessions,
+                is_at_work=at_work.get(name) == one,
             )
-            for entry, name in chosen.items()
+            for name, one in chosen.items()
         ]
-        asked = dict.fromkeys(self._asked(offers)) if offers else {}
-        ranked = [chosen[entry] for entry in asked if entry in chosen]
-        home = self._home(willing)
 
         def turn(name: str) -> int:
-            if name == home:
+            if chosen[name] == home:
                 return 0
-            return 2 if willing[name].reads_siblings else 1
+            return 2 if able[name][chosen[name]].reads_siblings else 1
 
-        return sorted(ranked, key=turn)
+        asked = [name for name in dict.fromkeys(self._asked(offers)) if name in chosen]
+        return {name: chosen[name] for name in sorted(asked, key=turn)}
 
-    def _replica(
-        self, names: Sequence[str], willing: Mapping[str, DrafterPeer], at_work: Collection[str]
-    ) -> str:
-        """Of the replicas of an entry the one at work, that which the request's sequences share, or the least busy one."""
-        entry = willing[names[0]].entry
-        home = self._home({name: link for name, link in willing.items() if link.entry == entry})
-        return min(
-            names,
-            key=lambda name: (name not in at_work, name != home, willing[name].num_sessions),
-        )
-
-    def _home(self, willing: Mapping[str, DrafterPeer]) -> str:
-        """The drafter that the request's sequences share; empty if none drafts them from each other. By a hash, so that sequences agree
+    def _home(self, willing: Replicas) -> str:
+        """The replica that the request's sequences share; empty if none drafts them from each other. By a hash, so that sequences agree
         on it that never run at the same time."""
-        readers = [name for name, link in willing.items() if link.reads_siblings]
+        readers = [
+            one
+            for replicas in willing.values()
+            for one, link in replicas.items()
+            if link.reads_siblings
+        ]
         if not self._group or not readers:
             return ""
-        return max(readers, key=lambda name: zlib.crc32(f"{self._group} {name}".encode()))
+        return max(readers, key=lambda one: zlib.crc32(f"{self._group} {one}".encode()))
 
     def _asked(self, offers: Sequence[DrafterOffer]) -> list[str]:
         """The entries as the selector ranks them; as the default one does, if it fails."""
@@ -121,18 +121,15 @@ class DrafterChoice:
                 self._proposed[origin] += 1
         return self._tokens >= STRETCH_TOKENS
 
-    def settle(self, at_work: Mapping[str, DrafterPeer]) -> None:
-        """Takes in what was counted since the stretch began, and begins another one. What is learned is of entries: replicas are alike.
+    def settle(self, at_work: Collection[str]) -> None:
+        """Takes in what was counted since the stretch began, and begins another one.
 
         Args:
-            at_work: Whose doing it is.
+            at_work: Drafters whose doing it is.
         """
         if self._tokens:
-            proposed: dict[str, int] = {}
-            for name, count in zip(self._names, self._proposed, strict=True):
-                if name in at_work:
-                    entry = at_work[name].entry
-                    proposed[entry] = proposed.get(entry, 0) + count
+            counts = zip(self._names, self._proposed, strict=True)
+            proposed = {name: count for name, count in counts if name in at_work}
             self._records.observe(proposed, self._tokens)
             try:
                 self._selector.observe(proposed, self._tokens)
@@ -140,3 +137,8 @@ class DrafterChoice:
                 log.exception(FAILED)
                 self._selector = SELECTORS[LEAST_BUSY].build(self._records)
         self.begin()
+
+
+def _replica(replicas: Mapping[str, DrafterPeer], own: str | None, home: str) -> str:
+    """Of the replicas of a drafter the one at work, that which the request's sequences share, or the least busy one."""
+    return min(replicas, key=lambda one: (one != own, one != home, replicas[one].num_sessions))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from outrider.cluster.links.draft_link import DraftSink
@@ -10,11 +10,11 @@ from outrider.v1 import draft_pb2
 
 
 class DrafterPeer(Protocol):
-    """A stream to a drafter."""
+    """A stream to a replica of a drafter."""
 
     @property
     def entry(self) -> str:
-        """Its entry in the configuration; drafters of the same are replicas."""
+        """The drafter of the configuration that it is a replica of."""
         ...
 
     @property
@@ -62,8 +62,8 @@ class TargetPeer(Protocol):
         """Drafters should be attached to sessions."""
         ...
 
-    def steer(self, session: int, drafters: tuple[str, ...]) -> None:
-        """Tells the target whose candidates to accept from now on."""
+    def steer(self, session: int, drafters: Mapping[str, int]) -> None:
+        """Tells the target whose candidates to accept from now on, and the place of each replica's drafter among the request's."""
         ...
 
 

@@ -16,8 +16,10 @@ from outrider.actors.speculation.policies import LengthChoice, RootPolicy
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
 from outrider.cluster.requests.all_links import Links
+from outrider.cluster.requests.known_drafters import replicas_of
 from outrider.cluster.requests.served_models import ServedModels
 from outrider.cluster.roster.roster import Absent, Member, Role, Roster
+from outrider.cluster.validation.limits import KnownDrafter
 from outrider.v1 import generation_pb2, target_pb2
 
 STATUS_S = 0.5
@@ -45,24 +47,7 @@ def _model(links: Links) -> generation_pb2.TargetModel:
         eos_token_ids=info.eos_token_ids,
         verifiers=info.verifiers,
         verifier_infos=[_verifier(name) for name in limits.verifiers],
-        drafters=[
-            generation_pb2.DrafterModel(
-                name=link.name,
-                method=link.info.method if link.info else "",
-                **offer_of(link.verifiers),
-                ready=link.is_up and not links.misfit(link),
-                draft_lengths=numbers(
-                    generation_pb2.DrafterModel, "draft_lengths", link.draft_lengths
-                ),
-                problem=_problem(links.roster, link, links.misfit(link)),
-            )
-            for link in drafters
-        ]
-        + [
-            generation_pb2.DrafterModel(name=absent.name, problem=_why(absent))
-            for absent in _missing(links)
-            if absent.role is Role.DRAFTER
-        ],
+        drafters=[_drafter(links, known) for known in limits.drafters],
         has_chat_template=limits.has_chat_template,
         model_fingerprint=info.model_fingerprint,
         tokenizer_fingerprint=info.tokenizer_fingerprint,
@@ -83,6 +68,25 @@ def _model(links: Links) -> generation_pb2.TargetModel:
             for name, spec in SELECTORS.items()
         ],
         emulated=links.emulated,
+    )
+
+
+def _drafter(links: Links, known: KnownDrafter) -> generation_pb2.DrafterModel:
+    """A drafter of the configuration: ready if one of its replicas is."""
+    replicas = replicas_of(links.drafters.values()).get(known.name, [])
+    is_ready = any(link.is_up and not links.misfit(link) for link in replicas)
+    problems = [_problem(links.roster, link, links.misfit(link)) for link in replicas] + [
+        _why(absent)
+        for absent in _missing(links)
+        if absent.role is Role.DRAFTER and absent.model == known.name
+    ]
+    return generation_pb2.DrafterModel(
+        name=known.name,
+        method=next((link.info.method for link in replicas if link.info), ""),
+        **offer_of(known.verifiers),
+        ready=is_ready,
+        draft_lengths=numbers(generation_pb2.DrafterModel, "draft_lengths", known.draft_lengths),
+        problem="" if is_ready else next(filter(None, problems), ""),
     )
 
 

@@ -10,6 +10,7 @@ import structlog
 
 from outrider.actors.exchange import commits
 from outrider.actors.exchange.frames import BadFrame
+from outrider.actors.exchange.session_drafters import places_to_proto
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.cluster.links.stream_link import CONNECT_S, BidiCall, LinkBroken, StreamLink
 from outrider.v1 import target_pb2, target_pb2_grpc
@@ -111,10 +112,10 @@ class TargetLink(StreamLink[target_pb2.SessionCommand, target_pb2.SessionEvent, 
         """Stops telling the sink of a session."""
         self._sinks.pop(session, None)
 
-    def steer(self, session: int, drafters: tuple[str, ...]) -> None:
+    def steer(self, session: int, drafters: Mapping[str, int]) -> None:
         """Tells the target whose candidates to accept from now on."""
         if session in self._sinks:
-            steer = target_pb2.SteerSession(session=session, drafters=drafters)
+            steer = target_pb2.SteerSession(session=session, drafters=places_to_proto(drafters))
             self._say(target_pb2.SessionCommand(steer=steer))
 
     async def refresh(self, timeout_s: float) -> bool:

@@ -16,13 +16,13 @@ from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.stream_link import LinkBroken
 from outrider.cluster.links.target_link import TargetLink
+from outrider.cluster.requests.known_drafters import known_drafters
 from outrider.cluster.requests.misfit import misfit
 from outrider.cluster.requests.sequence import SequencePeers
 from outrider.cluster.requests.slot_queue import Slots, allowance, share
-from outrider.cluster.roster.actor_status import ActorState
 from outrider.cluster.roster.roster import EMPTY, Absent, Member, Role, Roster
 from outrider.cluster.text.text_tokenizer import TextCodec
-from outrider.cluster.validation.limits import KnownDrafter, Limits
+from outrider.cluster.validation.limits import Limits
 from outrider.cluster.validation.status_codes import Refusal
 from outrider.v1 import target_pb2
 
@@ -60,7 +60,7 @@ class Links:
         self.targets: dict[str, TargetLink] = {}
         """By address."""
         self.drafters: dict[str, DraftLink] = {} if beside is None else beside.drafters
-        """By name."""
+        """To every replica, by name."""
         self.name = settings.name
         """The coordinator's."""
         self.roster = EMPTY
@@ -207,10 +207,7 @@ class Links:
                 max_context=info.max_context,
                 eos_token_ids=frozenset(info.eos_token_ids),
                 verifiers=offered_by(info),
-                drafters=(
-                    *map(self._drafter, self.drafters.values()),
-                    *map(_away, self._drafters_away()),
-                ),
+                drafters=known_drafters(self.drafters.values(), self._drafters_away(), self.misfit),
                 default_max_tokens=settings.default_max_tokens,
                 speculation=settings.speculation,
                 has_tokenizer=codec is not None,
@@ -230,16 +227,7 @@ class Links:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _drafter(self, link: DraftLink) -> KnownDrafter:
-        return KnownDrafter(
-            name=link.name,
-            verifiers=link.verifiers,
-            draft_lengths=link.draft_lengths,
-            mismatch=self.misfit(link),
-        )
-
     def _drafters_away(self) -> list[Absent]:
-        """Drafters that are to be there and have no link: requests may name them, and are joined by them once they are."""
         return [
             one
             for one in self.roster.absent
@@ -345,9 +333,3 @@ class Links:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a link ended", link=task.get_name(), exc_info=error)
             self._on_defect(f"the link {task.get_name()} ended: {error!r}")
-
-
-def _away(absent: Absent) -> KnownDrafter:
-    """A drafter of which nothing is known but whether it will come."""
-    mismatch = f"it was given up: {absent.reason}" if absent.state == ActorState.FAILED else ""
-    return KnownDrafter(name=absent.name, verifiers=(), mismatch=mismatch)

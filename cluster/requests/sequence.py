@@ -16,7 +16,7 @@ import grpc
 import structlog
 
 from outrider.actors.speculation.drafter_records import DrafterRecords
-from outrider.cluster.drafting.drafting import Drafting
+from outrider.cluster.drafting.drafting import Drafting, accepted
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
 from outrider.cluster.metrics.request_recording import RequestRecording
@@ -63,7 +63,7 @@ class SequencePeers:
     """By address."""
 
     drafters: Mapping[str, DraftLink]
-    """By name."""
+    """To every replica, by name."""
 
     slots: Slots
     next_session: Callable[[], int]
@@ -96,6 +96,8 @@ class Sequence:
         self._number = 0
         self._link: TargetLink | None = None
         self._grant: Grant | None = None
+        self._accepted: dict[str, int] = {}
+        """Whose candidates the target was told to take when the session was opened."""
         self._drafting: Drafting | None = None
         self._admitted_s: float | None = None
         self._first_token_s: float | None = None
@@ -299,9 +301,14 @@ class Sequence:
             raise exchanged(self.plan.fingerprint, model=link.name, fingerprint=link.fingerprint)
         self._link, self._number = link, self._cluster.next_session()
         self._asked_ns = self._recording.now_ns()
-        link.open(
-            open_session(self.plan, session=self._number, committed=self.session.output), self
+        self._accepted = accepted(self.plan.drafters, self._cluster.drafters)
+        opened = open_session(
+            self.plan,
+            session=self._number,
+            committed=self.session.output,
+            accepted=self._accepted,
         )
+        link.open(opened, self)
 
     async def _until_woken(self) -> None:
         """Waits for the next opening or the end; not for ever on a target that was told to close."""
@@ -344,6 +351,7 @@ class Sequence:
             speculation=plan.speculation,
             records=self._cluster.records,
             links=self._cluster.drafters,
+            told=self._accepted,
             target=link,
             attach=attach,
             later=asyncio.get_running_loop().call_later,

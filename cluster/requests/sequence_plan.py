@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from outrider.actors.exchange.request_options_wire import sampling_to_proto, speculation_to_proto
+from outrider.actors.exchange.session_drafters import places_to_proto
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.cluster.requests.admission import Ticket
 from outrider.cluster.requests.session import Session
@@ -49,6 +50,7 @@ class SequencePlan:
     sampling: Sampling
     speculation: Speculation
     drafters: tuple[str, ...]
+    """Of the configuration; any replica drafts for them."""
     arrived_s: float
     """When the request arrived, on the monotonic clock."""
 
@@ -59,7 +61,7 @@ class SequencePlan:
 
 
 def open_session(
-    plan: SequencePlan, *, session: int, committed: Sequence[int]
+    plan: SequencePlan, *, session: int, committed: Sequence[int], accepted: Mapping[str, int]
 ) -> target_pb2.OpenSession:
     """What a target is asked for.
 
@@ -67,6 +69,7 @@ def open_session(
         plan: The sequence.
         session: Its number at the target.
         committed: Tokens that it has already.
+        accepted: Whose candidates it takes: the place of each replica's drafter.
     """
     return target_pb2.OpenSession(
         session=session,
@@ -75,7 +78,7 @@ def open_session(
         committed=committed,
         sampling=sampling_to_proto(plan.sampling),
         speculation=speculation_to_proto(plan.speculation),
-        drafters=plan.drafters,
+        drafters=places_to_proto(accepted),
         request_id=plan.request_id,
     )
 

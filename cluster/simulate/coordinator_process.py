@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from outrider.actors.exchange import commits
 from outrider.actors.speculation.drafter_records import DrafterRecords
 from outrider.actors.speculation.options import Sampling, Speculation
-from outrider.cluster.drafting.drafting import Drafting
+from outrider.cluster.drafting.drafting import Drafting, accepted
 from outrider.cluster.requests.admission import AdmissionQueue, Grant
 from outrider.cluster.requests.sequence import REOPEN_S
 from outrider.cluster.requests.sequence_plan import SequencePlan, attach_session, open_session
@@ -27,7 +27,11 @@ from outrider.cluster.requests.slot_queue import ASK_AGAIN_S
 from outrider.cluster.simulate.heap import EventRecord, Heap, Timer
 from outrider.cluster.simulate.network import SimulatedStream
 from outrider.cluster.simulate.prices import Prices
-from outrider.cluster.simulate.simulated_links import SimulatedDrafter, SimulatedTarget
+from outrider.cluster.simulate.simulated_links import (
+    ServingDrafters,
+    SimulatedDrafter,
+    SimulatedTarget,
+)
 from outrider.cluster.simulate.simulated_process import Machine, Process
 from outrider.v1 import draft_pb2, target_pb2
 
@@ -56,6 +60,8 @@ class Running:
     number: int = 0
     handle: int = 0
     target: str = ""
+    accepted: dict[str, int] = field(default_factory=dict)
+    """Whose candidates the target was told to take when the session was opened."""
     drafting: Drafting | None = None
     reopenings: int = 0
 
@@ -119,7 +125,7 @@ class CoordinatorProcess(Process):
                 fingerprint="",
                 sampling=sampling,
                 speculation=speculation,
-                drafters=tuple(self.drafters),
+                drafters=tuple(dict.fromkeys(link.entry for link in self.drafters.values())),
                 arrived_s=self.now,
             )
             session = Session(detokeniser=None, max_tokens=sampling.max_tokens)
@@ -279,8 +285,12 @@ class CoordinatorProcess(Process):
             running.grant, running.target = grant, grant.target
             running.number, self._next_session = self._next_session, self._next_session + 1
             self._sessions[running.number] = running
+            running.accepted = accepted(running.plan.drafters, self._serving(running.target))
             opened = open_session(
-                running.plan, session=running.number, committed=running.session.output
+                running.plan,
+                session=running.number,
+                committed=running.session.output,
+                accepted=running.accepted,
             )
             self.targets[grant.target].stream.tell(self, target_pb2.SessionCommand(open=opened))
 
@@ -305,21 +315,22 @@ class CoordinatorProcess(Process):
                 committed=running.session.output,
             )
 
-        links = {
-            name: link
-            for name, link in self.drafters.items()
-            if target in (self.served[name] or (target,))
-        }
         running.drafting = Drafting(
             session=number,
             names=running.plan.drafters,
             group=running.plan.group,
             speculation=running.plan.speculation,
             records=self._records,
-            links=links,
+            links=self._serving(target),
+            told=running.accepted,
             target=self.targets[target],
             attach=attach,
             later=self._later,
+        )
+
+    def _serving(self, target: str) -> ServingDrafters:
+        return ServingDrafters(
+            self.drafters, lambda name: target in (self.served[name] or (target,))
         )
 
     def _leave(self, running: Running) -> None:

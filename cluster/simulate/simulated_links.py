@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+
+from outrider.actors.exchange.session_drafters import places_to_proto
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.simulate.network import SimulatedStream
 from outrider.cluster.simulate.simulated_process import Process
@@ -34,6 +37,28 @@ class SimulatedDrafter(DraftLink):
             self._stream.tell(self._coordinator, command)
 
 
+class ServingDrafters(Mapping[str, SimulatedDrafter]):
+    """Those of the drafters that serve a target, whoever comes later included."""
+
+    def __init__(
+        self, drafters: Mapping[str, SimulatedDrafter], serves: Callable[[str], bool]
+    ) -> None:
+        """Of all drafters, those by whose name `serves` is true."""
+        self._drafters = drafters
+        self._serves = serves
+
+    def __getitem__(self, name: str) -> SimulatedDrafter:
+        if not self._serves(name):
+            raise KeyError(name)
+        return self._drafters[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return filter(self._serves, self._drafters)
+
+    def __len__(self) -> int:
+        return sum(map(self._serves, self._drafters))
+
+
 class SimulatedTarget:
     """The link to a target, as far as drafters go."""
 
@@ -43,7 +68,7 @@ class SimulatedTarget:
         self.wants_drafters = True
         self._coordinator = coordinator
 
-    def steer(self, session: int, drafters: tuple[str, ...]) -> None:
+    def steer(self, session: int, drafters: Mapping[str, int]) -> None:
         """Tells the target whose candidates to accept from now on."""
-        steer = target_pb2.SteerSession(session=session, drafters=drafters)
+        steer = target_pb2.SteerSession(session=session, drafters=places_to_proto(drafters))
         self.stream.tell(self._coordinator, target_pb2.SessionCommand(steer=steer))

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from outrider.actors.exchange.session_drafters import places_from_proto
 from outrider.actors.target.service.target_messages import (
     candidates_from_proto,
     commit_message,
@@ -116,7 +117,7 @@ class TargetProcess(Process):
             case "steer":
                 steer = command.steer
                 owner = SessionOwner(stream=STREAM, session=steer.session)
-                drafters = tuple(steer.drafters)
+                drafters = places_from_proto(steer.drafters)
                 self._note(Steer(owner=owner, drafters=drafters))
 
     def on_drafter(self, drafter: str, payload: bytes) -> None:

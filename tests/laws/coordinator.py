@@ -17,6 +17,7 @@ from outrider.actors.exchange.request_options_wire import (
     sampling_to_proto,
     speculation_to_proto,
 )
+from outrider.actors.exchange.session_drafters import places_to_proto
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.v1 import (
@@ -161,7 +162,7 @@ class _Run:
             prompt=self._prompt,
             sampling=sampling,
             speculation=self._speculation,
-            drafters=self._drafters,
+            drafters=places_to_proto({name: place for place, name in enumerate(self._drafters)}),
         )
         await self._target.write(target_pb2.SessionCommand(open=opened))
 

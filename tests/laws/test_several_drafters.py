@@ -79,7 +79,7 @@ class Company:
                     committed=(),
                     sampling=self._sampling(session),
                     speculation=self._speculation,
-                    drafters=tuple(self._pairs),
+                    drafters={name: place for place, name in enumerate(self._pairs)},
                 )
             )
         while len(self.ends) < SESSIONS:

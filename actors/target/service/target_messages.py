@@ -9,6 +9,7 @@ from outrider.actors.exchange.request_options_wire import (
     sampling_from_proto,
     speculation_from_proto,
 )
+from outrider.actors.exchange.session_drafters import places_from_proto
 from outrider.actors.frozen import frozen_candidates
 from outrider.actors.target.service.slot_shares import SharedRoom
 from outrider.actors.target.state.tally import TargetTally
@@ -52,7 +53,7 @@ def open_from_proto(message: target_pb2.OpenSession, stream: int) -> OpenSession
         committed=tuple(message.committed),
         sampling=sampling_from_proto(message.sampling),
         speculation=speculation_from_proto(message.speculation),
-        drafters=tuple(message.drafters),
+        drafters=places_from_proto(message.drafters),
         request_id=message.request_id,
     )
 

@@ -18,6 +18,7 @@ import structlog
 from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.engine.turn_taking import compute_device
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
+from outrider.actors.exchange.session_drafters import places_from_proto
 from outrider.actors.exchange.verifier_wire import offer_of
 from outrider.actors.exchange.vocabulary import Vocabulary
 from outrider.actors.process.seldom_log import SeldomLog
@@ -342,12 +343,12 @@ class TargetServicer(target_pb2_grpc.TargetServiceServicer):
                 owner = SessionOwner(stream=stream, session=command.close.session)
                 self._worker.post(CloseSession(owner=owner))
             case "steer":
-                self._worker.post(
-                    Steer(
-                        owner=SessionOwner(stream=stream, session=command.steer.session),
-                        drafters=tuple(command.steer.drafters),
-                    )
-                )
+                owner = SessionOwner(stream=stream, session=command.steer.session)
+                try:
+                    drafters = places_from_proto(command.steer.drafters)
+                    self._worker.post(Steer(owner=owner, drafters=drafters))
+                except ValueError as error:
+                    _log.warning("steering dropped", session=owner.session, reason=str(error))
 
     def _drafted(self, message: target_pb2.DrafterMessage, drafter: str, log: StreamLog) -> None:
         traced = log.received(message)

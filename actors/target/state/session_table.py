@@ -143,7 +143,7 @@ class SessionTable:
         self.allowed_SD = np.zeros((num_rows, 0), np.bool_)
         """Its candidates are taken."""
         self.origins_SD = np.zeros((num_rows, 0), np.int64)
-        """Its place among the session's drafters, as the coordinator was told."""
+        """The place of its drafter among the request's, which tokens that it proposed are told with."""
         self.seen_SD = np.zeros((num_rows, 0), np.int64)
         """Number of its last candidates that were taken in."""
         self.counts: dict[str, Int64s] = {name: np.zeros(num_rows, np.int64) for name in COUNTS}

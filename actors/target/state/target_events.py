@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -52,7 +52,8 @@ class OpenSession:
     committed: Sequence[int]
     sampling: Sampling
     speculation: Speculation
-    drafters: tuple[str, ...]
+    drafters: Mapping[str, int]
+    """Whose candidates are accepted, and the place of each actor's drafter among the request's."""
     request_id: str = ""
 
 
@@ -75,7 +76,8 @@ class Steer:
     """Changes the drafters of a session."""
 
     owner: SessionOwner
-    drafters: tuple[str, ...]
+    drafters: Mapping[str, int]
+    """As of `OpenSession`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +206,7 @@ class Committed:
     epoch: int
     tokens: tuple[int, ...]
     origins: tuple[int, ...]
-    """For each token the drafter that proposed it, as an index into the session's drafters, or -1 for the target."""
+    """For each token the place of the drafter that proposed it among the request's, or -1 for the target."""
     logprobs: tuple[Logprob, ...]
 
 

@@ -22,7 +22,6 @@ class TargetSession:
         owner: SessionOwner,
         sampling: Sampling,
         speculation: Speculation,
-        drafters: tuple[str, ...],
         transform: SamplingTransform,
         noise: NoiseCache | None,
         request_id: str,
@@ -35,8 +34,6 @@ class TargetSession:
         """For logs."""
         self.sampling = sampling
         self.speculation = speculation
-        self.drafters = drafters
-        """Those that it ever had; names are only appended, so that origins already reported keep their meaning."""
         self.transform = transform
         self.noise = noise
 

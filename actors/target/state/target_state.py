@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import structlog
@@ -127,16 +127,12 @@ class TargetState:
             self.table.add_drafter()
         return number
 
-    def allow(self, session: TargetSession, drafters: Iterable[str]) -> None:
-        """Sets whose candidates a session takes."""
-        names = list(drafters)
-        known = session.drafters
-        session.drafters = known + tuple(name for name in names if name not in known)
-        numbers = [self.number_of(name) for name in names]
-        self.table.allowed_SD[session.row] = False
-        for name, number in zip(names, numbers, strict=True):
-            self.table.allowed_SD[session.row, number] = True
-            self.table.origins_SD[session.row, number] = session.drafters.index(name)
+    def allow(self, row: int, drafters: Mapping[str, int]) -> None:
+        """Sets whose candidates a session takes, and what origins are told for them."""
+        numbers = [self.number_of(name) for name in drafters]
+        self.table.allowed_SD[row] = False
+        self.table.allowed_SD[row, numbers] = True
+        self.table.origins_SD[row, numbers] = list(drafters.values())
 
     def join(self, row: int, number: int, length: int) -> None:
         """Notes that a drafter takes part; tells it what it lacks beyond `length` tokens."""

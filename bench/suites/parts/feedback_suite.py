@@ -149,7 +149,7 @@ class _Decoding:
                     committed=(),
                     sampling=sampling,
                     speculation=Speculation(),
-                    drafters=("d",),
+                    drafters={"d": 0},
                 )
             )
         while any(len(text) < TOKENS for text in self._found.values()):

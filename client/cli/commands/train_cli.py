@@ -100,7 +100,7 @@ def _flags(spec: Any) -> list[inspect.Parameter]:
         elif get_origin(hint) is tuple:
             # Made at run time.
             hint, default = list[get_args(hint)[0]], list(default)  # type: ignore[misc]
-        is_path = {"parser": _path, "metavar": "<path>"} if hint is Path else {}
+        is_path: Any = {"parser": _path, "metavar": "<path>"} if hint is Path else {}
         option = typer.Option(*names, help=docs.get(field.name), **is_path)
         is_required = field.default is MISSING
         found.append(

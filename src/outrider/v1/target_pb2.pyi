@@ -316,8 +316,8 @@ class OpenSession(google.protobuf.message.Message):
         """How candidates are treated."""
 
     @property
-    def drafters(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Names of the drafters whose candidates are accepted for this session."""
+    def drafters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SessionDrafter]:
+        """Whose candidates are accepted for this session."""
 
     def __init__(
         self,
@@ -328,13 +328,35 @@ class OpenSession(google.protobuf.message.Message):
         committed: collections.abc.Iterable[builtins.int] | None = ...,
         sampling: outrider.v1.sampling_pb2.SamplingOptions | None = ...,
         speculation: outrider.v1.sampling_pb2.SpeculationOptions | None = ...,
-        drafters: collections.abc.Iterable[builtins.str] | None = ...,
+        drafters: collections.abc.Iterable[Global___SessionDrafter] | None = ...,
         request_id: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["sampling", b"sampling", "speculation", b"speculation"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["committed", b"committed", "drafters", b"drafters", "group", b"group", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation"]) -> None: ...
 
 Global___OpenSession: typing_extensions.TypeAlias = OpenSession
+
+@typing.final
+class SessionDrafter(google.protobuf.message.Message):
+    """An actor that drafts for a session."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    PLACE_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """The actor's name."""
+    place: builtins.int
+    """The place of its drafter among those of the request, as `Token.drafter` counts them. Replicas of a drafter have the same."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        place: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "place", b"place"]) -> None: ...
+
+Global___SessionDrafter: typing_extensions.TypeAlias = SessionDrafter
 
 @typing.final
 class CloseSession(google.protobuf.message.Message):
@@ -367,14 +389,14 @@ class SteerSession(google.protobuf.message.Message):
     session: builtins.int
     """The session."""
     @property
-    def drafters(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """The drafters from now on."""
+    def drafters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SessionDrafter]:
+        """Whose candidates are accepted from now on."""
 
     def __init__(
         self,
         *,
         session: builtins.int = ...,
-        drafters: collections.abc.Iterable[builtins.str] | None = ...,
+        drafters: collections.abc.Iterable[Global___SessionDrafter] | None = ...,
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["drafters", b"drafters", "session", b"session"]) -> None: ...
 

@@ -12,6 +12,7 @@ from tests.actors.draft.bench import News, news_of
 
 from outrider.actors.draft.state.draft_events import CandidatesSent, Resynced, VerdictsReceived
 from outrider.actors.exchange import candidates, verdicts
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.rpc.grpc_server import bind, internal_server
 from outrider.v1 import target_pb2, target_pb2_grpc, tree_pb2
 
@@ -103,7 +104,7 @@ def resync_message(resync: Resynced) -> target_pb2.VerdictMessage:
 async def scripted_target(
     *,
     incarnation: int = 5,
-    protocol_version: int = 1,
+    protocol_version: int = PROTOCOL_VERSION,
     vocab_size: int = 0,
     tokenizer_fingerprint: str = "",
     refusal: str | None = None,

@@ -248,7 +248,7 @@ class Pair:
                 committed=(),
                 sampling=sampling,
                 speculation=speculation,
-                drafters=("d",),
+                drafters={"d": 0},
             )
         )
         self.step()

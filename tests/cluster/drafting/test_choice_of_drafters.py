@@ -12,7 +12,7 @@ from outrider.actors.speculation.drafter_records import STRETCH_TOKENS, DrafterR
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.selector_spec import DrafterOffer, SelectorSpec
 from outrider.cluster.drafting import drafter_choice
-from outrider.cluster.drafting.drafting import Drafting
+from outrider.cluster.drafting.drafting import Drafting, accepted
 from outrider.v1 import draft_pb2
 
 SESSION = 7
@@ -54,10 +54,13 @@ class Target:
     wants_drafters: bool = True
     steers: list[tuple[str, ...]] = field(default_factory=list)
 
-    def steer(self, session: int, drafters: tuple[str, ...]) -> None:
+    places: dict[str, int] = field(default_factory=dict)
+
+    def steer(self, session: int, drafters: Mapping[str, int]) -> None:
         """Notes it."""
         assert session == SESSION
-        self.steers.append(drafters)
+        self.steers.append(tuple(sorted(drafters)))
+        self.places |= drafters
 
 
 class Alarm:
@@ -89,14 +92,15 @@ class Setting:
         self.target = Target(wants_drafters)
         self.later: list[Callable[[], None]] = []
         self.records = DrafterRecords() if records is None else records
-        self.names = names
+        self.names = tuple(dict.fromkeys(peer.entry for peer in self.peers.values()))
         self.drafting = Drafting(
             session=SESSION,
-            names=names,
+            names=self.names,
             group=group,
             speculation=Speculation(selector=selector, drafters_at_work=at_work),
             records=self.records,
             links=self.peers,
+            told=accepted(self.names, self.peers),
             target=self.target,
             attach=draft_pb2.AttachSession,
             later=self._call_later,
@@ -114,7 +118,7 @@ class Setting:
 
     def stretch(self, proposer: str | None, count: int = STRETCH_TOKENS) -> None:
         """A stretch of text, all of whose tokens one of them proposed; None: the target itself."""
-        origin = -1 if proposer is None else self.names.index(proposer)
+        origin = -1 if proposer is None else self.names.index(self.peers[proposer].entry)
         self.drafting.committed([origin] * count)
 
     def said(self) -> dict[str, list[str]]:
@@ -338,6 +342,26 @@ def test_a_full_entry_is_waited_for_at_all_its_replicas() -> None:
     setting.peers["b"].has_room = True
     setting.drafting.on_room("b")
     assert setting.said() == {"b": ["attach"]}
+
+
+def test_a_replica_that_comes_later_is_as_good() -> None:
+    """It takes texts that run already, is told to the target before it is attached, and its tokens are told as its drafter's."""
+    entries = {"a": "lookup", "b": "draft"}
+    setting = Setting(at_work=None, selector="least_busy", names=("a", "b"), entries=entries)
+    for name in ("a", "b"):
+        setting.attached(name)
+    setting.said()
+    setting.drafting.on_detached("b", "killed", can_retry=True)
+    setting.peers["b"].is_up = False
+    setting.said()
+    setting.peers["new"] = Peer("draft")
+    setting.peers["other"] = Peer("of nobody's request")
+    setting.drafting.on_up("other")
+    assert setting.said() == {}
+    setting.drafting.on_up("new")
+    assert setting.said() == {"new": ["attach"]}
+    assert setting.target.steers[-1] == ("a", "new")
+    assert setting.target.places["new"] == setting.names.index("draft")
 
 
 def test_replicas_are_one_arm() -> None:

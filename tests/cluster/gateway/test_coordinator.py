@@ -32,10 +32,11 @@ async def target() -> AsyncIterator[ScriptedTarget]:
     await made.stop()
 
 
-def member(name: str, role: Role, address: str) -> Member:
-    """One on the roster."""
+def member(name: str, role: Role, address: str, drafter: str = "") -> Member:
+    """One on the roster; a drafter is one of itself, unless it is a replica of another."""
+    model = drafter or name if role is Role.DRAFTER else "scripted"
     return Member(
-        name=name, role=role, address=address, incarnation=1, model="scripted", pid=1, node_id="n"
+        name=name, role=role, address=address, incarnation=1, model=model, pid=1, node_id="n"
     )
 
 
@@ -137,7 +138,7 @@ async def test_who_should_be_there_is_named_with_its_reason(
     assert (status.refused_registrations, status.last_refusal) == (2, "no")
     (model,) = (await front.stub.ListModels(generation_pb2.ListModelsRequest())).models
     assert [(one.name, one.ready, one.problem) for one in model.drafters] == [
-        ("d", False, told.problem)
+        ("draft", False, told.problem)
     ]
     stub: Any = health_pb2_grpc.HealthStub(front.channel)
     for name, health in (("d", NOT_SERVING), ("t", SERVING)):
@@ -173,6 +174,47 @@ async def test_a_request_may_name_a_drafter_that_is_being_started_again(
     await front.coordinator.update_roster(roster_of([there], failed))
     with pytest.raises(grpc.aio.AioRpcError, match=r"'d' cannot serve .*cannot start: no file"):
         await count(front, request)
+
+
+async def test_requests_name_drafters_whichever_replicas_there_are(
+    serve: Serve, target: ScriptedTarget
+) -> None:
+    """One that comes while a request runs takes the place of one that is lost; no replica can be named."""
+    front = await serve()
+    drafters = {name: ScriptedDrafter(name) for name in ("draft-0", "draft-1", "lookup")}
+    there = [member("t", Role.TARGET, target.address)] + [
+        member(name, Role.DRAFTER, await one.start(), name.partition("-")[0])
+        for name, one in drafters.items()
+    ]
+    await front.coordinator.update_roster(roster_of([*there[:2], there[3]]))
+    await healthy(front, SERVING)
+    await ready(front, "draft", True)
+    await ready(front, "lookup", True)
+    target.script.hold = asyncio.Event()
+    request = ask()
+    request.speculation.drafters.extend(["lookup", "draft"])
+    running = asyncio.ensure_future(count(front, request))
+    await until(lambda: len(drafters["draft-0"].attached) == 1)
+    opened = target.opens[-1]
+    assert {one.name: one.place for one in opened.drafters} == {"lookup": 0, "draft-0": 1}
+    await drafters["draft-0"].stop()
+    await front.coordinator.update_roster(roster_of([there[0], there[2], there[3]]))
+    await until(lambda: len(drafters["draft-1"].attached) == 1)
+    await until(
+        lambda: (
+            {one.name: one.place for one in target.steers[-1].drafters}
+            == {"lookup": 0, "draft-1": 1}
+        )
+    )
+    target.script.hold.set()
+    assert await running == 8
+    (model,) = (await front.stub.ListModels(generation_pb2.ListModelsRequest())).models
+    assert sorted(one.name for one in model.drafters) == ["draft", "lookup"]
+    request.speculation.drafters[:] = ["draft-1"]
+    with pytest.raises(grpc.aio.AioRpcError, match=r"'draft-1' is not a drafter here"):
+        await count(front, request)
+    for name in ("draft-1", "lookup"):
+        await drafters[name].stop()
 
 
 async def test_an_empty_roster_breaks_no_working_link(serve: Serve, target: ScriptedTarget) -> None:

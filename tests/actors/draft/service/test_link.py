@@ -21,12 +21,13 @@ from outrider.actors.draft.state.draft_events import (
     VerdictsReceived,
 )
 from outrider.actors.exchange.candidates import Candidates
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.v1 import target_pb2
 
 TIMEOUT_S = 10.0
 
 HELLO = target_pb2.Hello(
-    protocol_version=1,
+    protocol_version=PROTOCOL_VERSION,
     name="draft",
     incarnation=3,
     vocab_size=24,
@@ -66,7 +67,7 @@ def make_link(
     ("change", "word"),
     [
         ({"incarnation": 6}, "start 6, not 5"),
-        ({"protocol_version": 2}, "protocol 2"),
+        ({"protocol_version": 99}, "protocol 99"),
         ({"vocab_size": 25, "tokenizer_fingerprint": ""}, "24 token ids"),
         ({"tokenizer_fingerprint": "abd"}, "tokenizer"),
         ({"refusal": "no room for strangers"}, "no room for strangers"),
@@ -82,7 +83,7 @@ async def test_a_misfit_is_refused_with_the_reason(change: dict[str, object], wo
 
 async def test_a_drafter_without_vocabulary_fits_any_target() -> None:
     """A method that works on any token ids states neither tokenizer nor vocabulary."""
-    hello = target_pb2.Hello(protocol_version=1, name="draft", incarnation=3)
+    hello = target_pb2.Hello(protocol_version=PROTOCOL_VERSION, name="draft", incarnation=3)
     async with scripted_target(vocab_size=99, tokenizer_fingerprint="xyz") as target:
         link = make_link(target.address, hello=hello)
         await link.open()

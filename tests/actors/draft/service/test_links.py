@@ -10,9 +10,10 @@ from tests.actors.draft.scripted_target import scripted_target
 from outrider.actors.draft.service.target_stream import LinkRefused
 from outrider.actors.draft.service.target_streams import TargetLinks
 from outrider.actors.draft.state.draft_events import Event, LinkLost
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.v1 import target_pb2
 
-HELLO = target_pb2.Hello(protocol_version=1, name="draft", incarnation=3)
+HELLO = target_pb2.Hello(protocol_version=PROTOCOL_VERSION, name="draft", incarnation=3)
 
 
 async def test_sessions_share_a_link() -> None:

@@ -27,6 +27,7 @@ from outrider.actors.draft.service.draft_server import DraftServer
 from outrider.actors.draft.state.draft_events import AttachSession, Event
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.v1 import draft_pb2, draft_pb2_grpc, sampling_pb2, target_pb2
 
@@ -88,7 +89,9 @@ async def coordinating(address: str, incarnation: int = 1) -> AsyncIterator[Coor
     async with internal_channel(address) as channel:
         coordinator = Coordinator(channel)
         await coordinator.say(
-            hello=target_pb2.Hello(protocol_version=1, name="coordinator", incarnation=incarnation)
+            hello=target_pb2.Hello(
+                protocol_version=PROTOCOL_VERSION, name="coordinator", incarnation=incarnation
+            )
         )
         assert (await coordinator.hear()).hello.name == "draft"
         yield coordinator
@@ -269,7 +272,9 @@ async def test_a_broken_coordinator_stream_detaches_its_sessions(settings: Draft
         (draft_pb2.DraftCommand(hello=target_pb2.Hello(protocol_version=9)), "protocol version 9"),
         (
             draft_pb2.DraftCommand(
-                hello=target_pb2.Hello(protocol_version=1, name="coordinator", incarnation=1)
+                hello=target_pb2.Hello(
+                    protocol_version=PROTOCOL_VERSION, name="coordinator", incarnation=1
+                )
             ),
             "dead",
         ),

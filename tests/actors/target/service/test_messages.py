@@ -9,6 +9,7 @@ from outrider.actors.exchange import candidates, commits, verdicts
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commits
 from outrider.actors.exchange.request_options_wire import sampling_to_proto, speculation_to_proto
+from outrider.actors.exchange.session_drafters import places_to_proto
 from outrider.actors.exchange.verdicts import TargetActivity, Verdicts
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.target.service.target_messages import (
@@ -50,12 +51,16 @@ def test_open_comes_through_whole() -> None:
         committed=[3],
         sampling=sampling_to_proto(sampling),
         speculation=speculation_to_proto(speculation),
-        drafters=["a", "b"],
+        drafters=places_to_proto({"a": 0, "b": 1, "c": 1}),
         request_id="r",
     )
     event = open_from_proto(message, stream=3)
     assert (event.owner, event.group, event.request_id) == (OWNER, 4, "r")
-    assert (event.prompt, event.committed, event.drafters) == ((1, 2), (3,), ("a", "b"))
+    assert (event.prompt, event.committed) == ((1, 2), (3,))
+    assert event.drafters == {"a": 0, "b": 1, "c": 1}
+    message.drafters[1].place = commits.MAX_PLACE + 1
+    with pytest.raises(ValueError, match="place"):
+        open_from_proto(message, stream=3)
     assert (event.sampling, event.speculation) == (sampling, speculation)
 
 

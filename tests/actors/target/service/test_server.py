@@ -22,6 +22,8 @@ from outrider.actors.engine.turn_taking import ComputeDevice
 from outrider.actors.exchange import candidates, commits
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.commits import Commit
+from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
+from outrider.actors.exchange.session_drafters import places_to_proto
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.actors.speculation.trees import base_hash
 from outrider.actors.target.service import target_service
@@ -65,7 +67,9 @@ async def stub(
         yield target_pb2_grpc.TargetServiceStub(channel)
 
 
-def hello(name: str = "c", incarnation: int = 1, version: int = 1) -> target_pb2.Hello:
+def hello(
+    name: str = "c", incarnation: int = 1, version: int = PROTOCOL_VERSION
+) -> target_pb2.Hello:
     """A greeting."""
     return target_pb2.Hello(
         protocol_version=version,
@@ -85,7 +89,7 @@ def open_session(
             session=session,
             prompt=[1, 2, 3],
             sampling=sampling_pb2.SamplingOptions(seed=5, max_tokens=max_tokens),
-            drafters=drafters,
+            drafters=places_to_proto({name: place for place, name in enumerate(drafters)}),
         )
     )
 
@@ -343,7 +347,7 @@ async def finish_both(
         (target_pb2.DrafterMessage(resync=target_pb2.ResyncRequest(handle=1)), "hello"),
         (
             target_pb2.DrafterMessage(
-                hello=target_pb2.Hello(protocol_version=1, name="d", vocab_size=9)
+                hello=target_pb2.Hello(protocol_version=PROTOCOL_VERSION, name="d", vocab_size=9)
             ),
             "9 token ids",
         ),
@@ -517,7 +521,7 @@ async def test_who_is_refused_at_the_door_stands_in_the_log(
     """Of another version, without a word of who it is, or with more words than any answer could hold."""
     with structlog.testing.capture_logs() as lines:
         for first in (
-            target_pb2.DrafterMessage(hello=hello("d", version=2)),
+            target_pb2.DrafterMessage(hello=hello("d", version=99)),
             target_pb2.DrafterMessage(resync=target_pb2.ResyncRequest()),
             target_pb2.DrafterMessage(hello=hello("d" * 100_000)),
         ):
@@ -526,7 +530,7 @@ async def test_who_is_refused_at_the_door_stands_in_the_log(
             assert await exchange.code() is grpc.StatusCode.FAILED_PRECONDITION
     refused = [line["reason"] for line in lines if line["event"] == "stream refused"]
     assert len(refused) == 3
-    assert "protocol version 2 of 'd'" in refused[0]
+    assert "protocol version 99 of 'd'" in refused[0]
     assert "must be a hello" in refused[1]
     assert "a name of 100000 characters" in refused[2]
 

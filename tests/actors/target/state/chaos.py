@@ -218,7 +218,7 @@ def opening(
         committed=committed,
         sampling=sampling,
         speculation=speculation or Speculation(),
-        drafters=drafters,
+        drafters={name: place for place, name in enumerate(drafters)},
     )
 
 

@@ -64,7 +64,7 @@ class Sessions:
             committed=tuple(committed),
             sampling=sampling,
             speculation=speculation or Speculation(),
-            drafters=("d",),
+            drafters={"d": 0},
         )
         return open_session(event, self.state, self._noise, now=0.0).row
 

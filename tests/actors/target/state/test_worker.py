@@ -517,7 +517,7 @@ def test_steering_away_from_a_drafter_ends_its_part() -> None:
     harness.worker.post(opening(1, Sampling(seed=1, max_tokens=60)))
     harness.worker.post(candidates((1, 2, 3), random_tree(random.Random(1), 9), handle=1))
     harness.worker.step()
-    harness.worker.post(Steer(owner=SessionOwner(stream=1, session=1), drafters=()))
+    harness.worker.post(Steer(owner=SessionOwner(stream=1, session=1), drafters={}))
     harness.worker.step()
     assert SessionClosed(drafter="d", handle=1) in harness.outputs
     told = len(verdicts(harness, "d"))
