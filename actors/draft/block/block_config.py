@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-from outrider.actors.draft.on_states.net_shape import check_sizes, shape_of
+from outrider.actors.draft.on_states.net_shape import NetShape, check_heads, check_sizes
 from outrider.actors.exchange.feedback_request import FeedbackRequest, Layer
 
 SIZES = (
@@ -29,14 +28,10 @@ MARKOV_HEADS = ("vanilla", "gated")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlockConfig:
+class BlockConfig(NetShape):
     """DFlash (arXiv 2602.06036) and DSpark (DeepSeek-AI 2026); `block_net.BlockNet` has the equations."""
 
     kind: ClassVar[str] = "dspark"
-    """`model_type` in the file."""
-
-    vocab_size: int
-    """V: the target's token ids."""
 
     width: int
     """D: numbers of a hidden state of the target, and of the draft model's own."""
@@ -110,21 +105,6 @@ class BlockConfig:
 
     eps: float = 1e-6
 
-    target_fingerprint: str = ""
-    """Digest of the target's weights; empty: not known."""
-
-    tables_digest: str = ""
-    """Digest of the target's embedding and head (`target_tables.digest_of`); empty: not known, and not checked."""
-
-    tokenizer_fingerprint: str = ""
-    """Digest of the target's tokenizer; empty: not known."""
-
-    eos_token_ids: tuple[int, ...] = ()
-    """The target's end-of-text tokens."""
-
-    target: str = ""
-    """Where the target's tables are: a folder or `demo:NAME`. A relative folder is meant from the file's own."""
-
     def __post_init__(self) -> None:
         check_sizes(self, SIZES)
         for name, most in (
@@ -144,12 +124,9 @@ class BlockConfig:
             raise ValueError(
                 f"both_ways is {self.both_ways!r}; it must name layers of 0 to {self.num_layers - 1}"
             )
-        if self.num_heads % self.num_key_heads:
-            raise ValueError(
-                f"num_heads is {self.num_heads}, which {self.num_key_heads} key heads do not divide"
-            )
-        if self.head_dim % 2:
-            raise ValueError(f"head_dim is {self.head_dim}; it is rotated in pairs, so even")
+        check_heads(
+            num_heads=self.num_heads, num_key_heads=self.num_key_heads, head_dim=self.head_dim
+        )
         if not self.taps:
             raise ValueError("taps is empty; name layers of the target")
         _ = self.request
@@ -163,16 +140,3 @@ class BlockConfig:
     def reach(self) -> int:
         """Tokens behind the newest one that a block foresees."""
         return self.block - self.first_slot
-
-    def as_json(self) -> dict[str, Any]:
-        """What the file holds."""
-        return {"model_type": self.kind, **dataclasses.asdict(self)}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """The shape that a file holds.
-
-        Raises:
-            ValueError: It is of another kind, or a field is unknown, missing or wrong.
-        """
-        return shape_of(cls, cls.kind, content)

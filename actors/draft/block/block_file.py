@@ -29,7 +29,7 @@ def load_block_net(
     Raises:
         NetFolderError: It does not fit; the message says what.
     """
-    config = read_config(folder, config_of.kind, config_of.from_json, target=target)
+    config = read_config(folder, config_of, target=target)
     tables = tables_for(folder, config, target=target)
     build = partial(
         net_of,

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from outrider.actors.draft.on_states.net_shape import check_sizes, shape_of
-
-KIND = "diffusion"
-"""`model_type` in the file."""
+from outrider.actors.draft.on_states.net_shape import NetShape, check_heads, check_sizes
 
 SIZES = (
     "vocab_size",
@@ -28,11 +24,10 @@ SIZES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiffusionConfig:
+class DiffusionConfig(NetShape):
     """A block-causal denoiser (Christopher et al. 2024, arXiv 2408.05636); `diffusion_net.DiffusionNet` has the equations."""
 
-    vocab_size: int
-    """V: the target's token ids."""
+    kind: ClassVar[str] = "diffusion"
 
     table_width: int
     """Numbers of a row of the target's embedding and head, which the draft model borrows."""
@@ -67,33 +62,15 @@ class DiffusionConfig:
     among: tuple[float, ...] = ()
     """Likewise, how often it is one of the candidates."""
 
-    target_fingerprint: str = ""
-    """Digest of the target's weights; empty: not known."""
-
-    tables_digest: str = ""
-    """Digest of the target's embedding and head (`target_tables.digest_of`); empty: not known, and not checked."""
-
-    tokenizer_fingerprint: str = ""
-    """Digest of the target's tokenizer; empty: not known."""
-
-    eos_token_ids: tuple[int, ...] = ()
-    """The target's end-of-text tokens."""
-
-    target: str = ""
-    """Where the target's tables are: a folder or `demo:NAME`. A relative folder is meant from the file's own."""
-
     def __post_init__(self) -> None:
         check_sizes(self, SIZES)
         if self.block < 2:
             raise ValueError(
                 f"block is {self.block}; it must be at least 2, so that something is denoised"
             )
-        if self.num_heads % self.num_key_heads:
-            raise ValueError(
-                f"num_heads is {self.num_heads}, which {self.num_key_heads} key heads do not divide"
-            )
-        if self.head_dim % 2:
-            raise ValueError(f"head_dim is {self.head_dim}; it is rotated in pairs, so even")
+        check_heads(
+            num_heads=self.num_heads, num_key_heads=self.num_key_heads, head_dim=self.head_dim
+        )
         for name in ("first", "among"):
             rates = getattr(self, name)
             if len(rates) not in (0, self.block):
@@ -107,16 +84,3 @@ class DiffusionConfig:
     def request(self) -> None:
         """What is asked of the target: nothing but tokens."""
         return None
-
-    def as_json(self) -> dict[str, Any]:
-        """What the file holds."""
-        return {"model_type": KIND, **dataclasses.asdict(self)}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> DiffusionConfig:
-        """The shape that a file holds.
-
-        Raises:
-            ValueError: It is of another kind, or a field is unknown, missing or wrong.
-        """
-        return shape_of(cls, KIND, content)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from outrider.actors.draft.diffusion.diffusion_config import KIND, DiffusionConfig
+from outrider.actors.draft.diffusion.diffusion_config import DiffusionConfig
 from outrider.actors.draft.diffusion.diffusion_net import DiffusionNet
 from outrider.actors.draft.on_states.net_folder import load_net, read_config, save_folder
 from outrider.actors.draft.on_states.target_tables import tables_for
@@ -32,7 +32,7 @@ def load_diffusion_net(folder: Path, *, target: str = "") -> DiffusionNet:
     Raises:
         NetFolderError: It does not fit; the message says what.
     """
-    config = read_config(folder, KIND, DiffusionConfig.from_json)
+    config = read_config(folder, DiffusionConfig)
     wanted = _Tables(config.vocab_size, config.table_width, config.target, config.tables_digest)
     tables = tables_for(folder, wanted, target=target)
     build = partial(DiffusionNet, config, embedding_VD=tables.embedding_VD, head_VD=tables.head_KD)

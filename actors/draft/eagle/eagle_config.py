@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from outrider.actors.draft.on_states.net_shape import check_sizes, shape_of
+from outrider.actors.draft.on_states.net_shape import NetShape, check_heads, check_sizes
 from outrider.actors.exchange.feedback_request import FeedbackRequest, Layer
-
-KIND = "eagle3"
-"""`model_type` in the file."""
 
 SIZES = (
     "vocab_size",
@@ -31,11 +27,10 @@ BEYOND = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EagleConfig:
+class EagleConfig(NetShape):
     """EAGLE-3 (Li et al. 2025, arXiv 2503.01840); `eagle_net.EagleNet` has the equations."""
 
-    vocab_size: int
-    """V: the target's token ids."""
+    kind: ClassVar[str] = "eagle3"
 
     width: int
     """D: numbers of a state of the net, and of a row of the embedding."""
@@ -103,33 +98,15 @@ class EagleConfig:
 
     eps: float = 1e-6
 
-    target_fingerprint: str = ""
-    """Digest of the target's weights; empty: not known."""
-
-    tables_digest: str = ""
-    """Digest of the target's embedding and head (`target_tables.digest_of`); empty: not known, and not checked."""
-
-    tokenizer_fingerprint: str = ""
-    """Digest of the target's tokenizer; empty: not known."""
-
-    eos_token_ids: tuple[int, ...] = ()
-    """The target's end-of-text tokens."""
-
-    target: str = ""
-    """Where the target's tables are: a folder or `demo:NAME`. A relative folder is meant from the file's own."""
-
     def __post_init__(self) -> None:
         check_sizes(self, SIZES)
         for name, most in (("num_drafted", self.vocab_size), ("reuse_rank", self.width)):
             value = getattr(self, name)
             if type(value) is not int or not 0 <= value <= most:
                 raise ValueError(f"{name} is {value!r}; it must be 0 to {most}")
-        if self.num_heads % self.num_key_heads:
-            raise ValueError(
-                f"num_heads is {self.num_heads}, which {self.num_key_heads} key heads do not divide"
-            )
-        if self.head_dim % 2:
-            raise ValueError(f"head_dim is {self.head_dim}; it is rotated in pairs, so even")
+        check_heads(
+            num_heads=self.num_heads, num_key_heads=self.num_key_heads, head_dim=self.head_dim
+        )
         if not self.taps:
             raise ValueError("taps is empty; name layers of the target")
         if not (self.has_fc or self._reads_as_is):
@@ -166,16 +143,3 @@ class EagleConfig:
     def deepest(self) -> int:
         """Tokens in a row behind the newest state of the target that are read, at most."""
         return BEYOND * self.num_steps
-
-    def as_json(self) -> dict[str, Any]:
-        """What the file holds."""
-        return {"model_type": KIND, **dataclasses.asdict(self)}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> EagleConfig:
-        """The shape that a file holds.
-
-        Raises:
-            ValueError: It is of another kind, or a field is unknown, missing or wrong.
-        """
-        return shape_of(cls, KIND, content)

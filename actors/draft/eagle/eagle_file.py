@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from outrider.actors.draft.eagle.eagle_config import KIND, EagleConfig
+from outrider.actors.draft.eagle.eagle_config import EagleConfig
 from outrider.actors.draft.eagle.eagle_net import EagleNet
 from outrider.actors.draft.on_states.net_folder import load_net, read_config, save_folder
 from outrider.actors.draft.on_states.target_tables import tables_for
@@ -21,7 +21,7 @@ def load_eagle(folder: Path, *, target: str = "") -> EagleNet:
     Raises:
         NetFolderError: It does not fit; the message says what.
     """
-    config = read_config(folder, KIND, EagleConfig.from_json, target=target)
+    config = read_config(folder, EagleConfig, target=target)
     embedding, head = None, None
     if not (config.owns_embedding and config.owns_head):
         tables = tables_for(folder, config, target=target)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
-from outrider.actors.draft.on_states.net_shape import check_sizes, shape_of
+from outrider.actors.draft.on_states.net_shape import NetShape, check_sizes
 from outrider.actors.exchange.feedback_request import FeedbackRequest
-
-KIND = "mlp_speculator"
-"""`model_type` in the file."""
 
 BEYOND = 2
 """A net whose later stages share their weights may be run so many times as deep as it was trained: as late features ask for."""
@@ -21,11 +16,10 @@ CHOICES = {"tables": ("target", "own"), "feeds": ("state", "feature", "hidden")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpeculatorConfig:
+class SpeculatorConfig(NetShape):
     """Wertheimer et al. 2024, arXiv 2404.19124; `speculator_net.SpeculatorNet` has the equations."""
 
-    vocab_size: int
-    """V: the target's token ids."""
+    kind: ClassVar[str] = "mlp_speculator"
 
     width: int
     """D: numbers of a hidden state of the target."""
@@ -58,21 +52,6 @@ class SpeculatorConfig:
 
     tables: str = "target"
     """Whose tables of tokens: the `target`'s embedding and head, frozen and not stored, through a linear map each; or its `own`."""
-
-    target_fingerprint: str = ""
-    """Digest of the target's weights; empty: not known."""
-
-    tables_digest: str = ""
-    """Digest of the target's embedding and head (`target_tables.digest_of`), for `tables: target`; empty: not known, and not checked."""
-
-    tokenizer_fingerprint: str = ""
-    """Digest of the target's tokenizer; empty: not known, and any target of the same vocabulary is served."""
-
-    eos_token_ids: tuple[int, ...] = ()
-    """The target's end-of-text tokens."""
-
-    target: str = ""
-    """Where the target's tables are: a folder, a hub id or `demo:NAME`. A relative folder is meant from the file's own."""
 
     def __post_init__(self) -> None:
         check_sizes(self, ("vocab_size", "width", "inner", "num_stages"))
@@ -114,16 +93,3 @@ class SpeculatorConfig:
         """Stages that may be run one after another."""
         is_same = self.tied and self.feeds != "hidden"
         return self.num_stages * (BEYOND if is_same else 1)
-
-    def as_json(self) -> dict[str, Any]:
-        """What the file holds."""
-        return {"model_type": KIND, **dataclasses.asdict(self)}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> SpeculatorConfig:
-        """The shape that a file holds.
-
-        Raises:
-            ValueError: It is of another kind, or a field is unknown, missing or wrong.
-        """
-        return shape_of(cls, KIND, content)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from outrider.actors.draft.heads.speculator_config import KIND, SpeculatorConfig
+from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
 from outrider.actors.draft.on_states.net_folder import load_net, read_config, save_folder
 from outrider.actors.draft.on_states.target_tables import stored_ids, tables_for
@@ -21,7 +21,7 @@ def load_speculator(folder: Path, *, target: str = "") -> SpeculatorNet:
     Raises:
         NetFolderError: It does not fit; the message says what.
     """
-    config = read_config(folder, KIND, SpeculatorConfig.from_json, target=target)
+    config = read_config(folder, SpeculatorConfig, target=target)
     embedding, head, ids = None, None, None
     if config.tables == "target":
         tables = tables_for(folder, config, target=target)

@@ -28,6 +28,7 @@ from outrider.actors.draft.on_states.known_formats import (
     config_of,
     found_in,
 )
+from outrider.actors.draft.on_states.net_shape import NetShape
 from outrider.actors.draft.on_states.net_tables import draft_ids_of
 
 WEIGHTS, CARD = "model.safetensors", "README.md"
@@ -36,7 +37,7 @@ PIECE = 1 << 24
 
 _log = structlog.get_logger(__name__)
 
-Config = TypeVar("Config")
+Shape = TypeVar("Shape", bound=NetShape)
 Net = TypeVar("Net", bound=nn.Module)
 
 
@@ -44,15 +45,12 @@ class NetFolderError(ValueError):
     """A folder that cannot be loaded; the message says why."""
 
 
-def read_config(
-    folder: Path, kind: str, parse: Callable[[Mapping[str, Any]], Config], *, target: str = ""
-) -> Config:
+def read_config(folder: Path, shape: type[Shape], *, target: str = "") -> Shape:
     """The shape of the net in a folder, of our own format or another's (`known_formats`).
 
     Args:
         folder: Where.
-        kind: What it should hold, for the message.
-        parse: Makes the shape of the file's content. Raises ValueError where it is wrong.
+        shape: What it should hold.
         target: The target that another's checkpoint has to fit, and that its own files do not name; empty: not known.
 
     Raises:
@@ -61,15 +59,15 @@ def read_config(
     try:
         found = found_in(folder)
         if found is None:
-            return parse(config_of(folder))
+            return shape.from_json(config_of(folder))
         translation = found.translated(target)
         for note in translation.notes:
             _log.warning("taken for granted", checkpoint=str(folder), what=note)
-        return parse(translation.config)
+        return shape.from_json(translation.config)
     except UnfitCheckpoint as error:
         raise NetFolderError(str(error)) from error
     except (OSError, ValueError) as error:
-        raise NetFolderError(f"{folder / CONFIG}: no {kind} ({error})") from error
+        raise NetFolderError(f"{folder / CONFIG}: no {shape.kind} ({error})") from error
 
 
 def load_net(folder: Path, build: Callable[[], Net], *, target: str = "") -> Net:

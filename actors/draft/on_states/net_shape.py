@@ -1,14 +1,13 @@
-"""The shape of a draft net from the JSON that it was written to."""
+"""The shape of a draft net that reads the target's tables: what every kind has, and how it lies in JSON."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 from outrider.actors.draft.checkpoints.layer_fields import MOST_COUNTED
-
-Shape = TypeVar("Shape")
 
 LISTS: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "taps": ("layers", (int,)),
@@ -44,33 +43,70 @@ def check_sizes(shape: object, names: Sequence[str], *, least: int = 1) -> None:
             raise ValueError(f"{name} is {value!r}; it must be a whole number of {least} to {most}")
 
 
-def shape_of(cls: type[Shape], kind: str, content: Mapping[str, Any]) -> Shape:
-    """The shape that a file holds.
-
-    Args:
-        cls: A frozen dataclass of plain fields.
-        kind: Its `model_type`.
-        content: Of the file.
+def check_heads(*, num_heads: int, num_key_heads: int, head_dim: int) -> None:
+    """Refuses heads of attention that cannot be grouped, or rotated.
 
     Raises:
-        ValueError: It is of another kind, or a field is unknown, missing or wrong.
+        ValueError: They cannot.
     """
-    given = dict(content)
-    if (found := given.pop("model_type", None)) != kind:
-        raise ValueError(f"model_type is {found!r}, not {kind!r}")
-    known = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    if unknown := given.keys() - known:
-        raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
-    for name, (what, types) in LISTS.items():
-        value = given.get(name, ())
-        ok = isinstance(value, list | tuple) and all(
-            type(one) in types or (name == "taps" and one == "norm") for one in value
-        )
-        if not ok:
-            raise ValueError(f"{name} is {value!r}; it must be a list of {what}")
-        if name in given:
-            given[name] = tuple(value)
-    try:
-        return cls(**given)
-    except TypeError as error:
-        raise ValueError(str(error)) from None
+    if num_heads % num_key_heads:
+        raise ValueError(f"num_heads is {num_heads}, which {num_key_heads} key heads do not divide")
+    if head_dim % 2:
+        raise ValueError(f"head_dim is {head_dim}; it is rotated in pairs, so even")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetShape:
+    """Everything of a net but its weights. Plain data, a JSON file beside the weights."""
+
+    kind: ClassVar[str]
+    """`model_type` in the file."""
+
+    vocab_size: int
+    """V: the target's token ids."""
+
+    target_fingerprint: str = ""
+    """Digest of the target's weights; empty: not known."""
+
+    tables_digest: str = ""
+    """Digest of the target's embedding and head (`target_tables.digest_of`); empty: not known, and not checked."""
+
+    tokenizer_fingerprint: str = ""
+    """Digest of the target's tokenizer; empty: not known, and any target of the same vocabulary is served."""
+
+    eos_token_ids: tuple[int, ...] = ()
+    """The target's end-of-text tokens."""
+
+    target: str = ""
+    """Where the target's tables are: a folder, a hub id or `demo:NAME`. A relative folder is meant from the file's own."""
+
+    def as_json(self) -> dict[str, Any]:
+        """What the file holds."""
+        return {"model_type": self.kind, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """The shape that a file holds.
+
+        Raises:
+            ValueError: It is of another kind, or a field is unknown, missing or wrong.
+        """
+        given = dict(content)
+        if (found := given.pop("model_type", None)) != cls.kind:
+            raise ValueError(f"model_type is {found!r}, not {cls.kind!r}")
+        known = {field.name for field in dataclasses.fields(cls)}
+        if unknown := given.keys() - known:
+            raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
+        for name, (what, types) in LISTS.items():
+            value = given.get(name, ())
+            ok = isinstance(value, list | tuple) and all(
+                type(one) in types or (name == "taps" and one == "norm") for one in value
+            )
+            if not ok:
+                raise ValueError(f"{name} is {value!r}; it must be a list of {what}")
+            if name in given:
+                given[name] = tuple(value)
+        try:
+            return cls(**given)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
