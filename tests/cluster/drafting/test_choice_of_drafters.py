@@ -29,10 +29,12 @@ class Peer:
     num_sessions: int = 0
     reads_siblings: bool = False
     said: list[str] = field(default_factory=list)
+    on_attach: Callable[[], None] = lambda: None
 
     def attach(self, command: draft_pb2.AttachSession, sink: object) -> None:
         """Notes it."""
         self.said.append("attach")
+        self.on_attach()
 
     def detach(self, session: int) -> None:
         """Notes it."""
@@ -346,6 +348,7 @@ def test_a_full_entry_is_waited_for_at_all_its_replicas() -> None:
 
 def test_a_replica_that_comes_later_is_as_good() -> None:
     """It takes texts that run already, is told to the target before it is attached, and its tokens are told as its drafter's."""
+    steered: list[tuple[str, ...]] = []
     entries = {"a": "lookup", "b": "draft"}
     setting = Setting(at_work=None, selector="least_busy", names=("a", "b"), entries=entries)
     for name in ("a", "b"):
@@ -354,14 +357,33 @@ def test_a_replica_that_comes_later_is_as_good() -> None:
     setting.drafting.on_detached("b", "killed", can_retry=True)
     setting.peers["b"].is_up = False
     setting.said()
-    setting.peers["new"] = Peer("draft")
+    setting.peers["new"] = Peer(
+        "draft", on_attach=lambda: steered.append(setting.target.steers[-1])
+    )
     setting.peers["other"] = Peer("of nobody's request")
     setting.drafting.on_up("other")
     assert setting.said() == {}
     setting.drafting.on_up("new")
     assert setting.said() == {"new": ["attach"]}
-    assert setting.target.steers[-1] == ("a", "new")
+    assert steered == setting.target.steers[-1:] == [("a", "new")]
     assert setting.target.places["new"] == setting.names.index("draft")
+
+
+def test_one_at_work_needs_no_more_room() -> None:
+    """It has the text already."""
+    setting = settled(selector="least_busy")
+    setting.peers["a"].has_room = False
+    setting.stretch(None)
+    assert setting.said() == {}
+
+
+def test_nobody_waits_for_more_than_may_work() -> None:
+    """A full drafter is not waited for where others fill its place."""
+    setting = Setting(at_work=2, selector="least_busy", wants_drafters=False)
+    setting.peers["a"].has_room = False
+    setting.target.wants_drafters = True
+    setting.drafting.start()
+    assert setting.said() == {"b": ["attach"], "c": ["attach"]}
 
 
 def test_replicas_are_one_arm() -> None:
