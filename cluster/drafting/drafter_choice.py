@@ -69,7 +69,7 @@ class DrafterChoice:
             DrafterOffer(
                 name=name,
                 num_sessions=able[name][one].num_sessions,
-                is_at_work=at_work.get(name) == one,
+                is_at_work=name in at_work,
             )
             for name, one in chosen.items()
         ]

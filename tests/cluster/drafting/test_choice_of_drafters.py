@@ -156,6 +156,18 @@ def test_one_that_gives_way_works_until_the_new_one_has_answered() -> None:
     assert setting.said() == {"b": ["detach"]}
 
 
+def test_an_answer_of_the_one_that_gives_way_relieves_nobody() -> None:
+    """It may come late, when another one was asked already."""
+    setting = Setting()
+    setting.stretch(None)
+    assert setting.said() == {"a": ["attach"], "b": ["attach"]}
+    for name in ("a", "c"):
+        setting.attached(name)
+    assert setting.said() == {}
+    setting.attached("b")
+    assert setting.said() == {"a": ["detach"]}
+
+
 @pytest.mark.parametrize(("selector", "count"), [("least_busy", 3), ("ucb", 1)])
 def test_how_many_work_is_the_selectors_where_nobody_says(selector: str, count: int) -> None:
     """And what somebody says goes before it."""

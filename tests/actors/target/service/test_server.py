@@ -26,7 +26,7 @@ from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.exchange.session_drafters import places_to_proto
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.actors.speculation.trees import base_hash
-from outrider.actors.target.service import target_service
+from outrider.actors.target.service import drafter_streams, peer_outbox, target_service
 from outrider.actors.target.service.target_server import TargetServer
 from outrider.actors.target.state.target_events import CloseStream
 from outrider.actors.target.state.target_settings import TargetSettings
@@ -475,7 +475,7 @@ async def test_a_drafter_waits_while_the_worker_or_itself_is_behind(
     stub: target_pb2_grpc.TargetServiceAsyncStub, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
     """What it sends stays on its side instead of in the target's memory; coordinators are heard meanwhile, and it is, later."""
-    monkeypatch.setattr(target_service, bound, 0)
+    monkeypatch.setattr(drafter_streams, bound, 0)
     exchange = stub.Exchange()
     await exchange.write(target_pb2.DrafterMessage(hello=hello("d")))
     assert (await next_message(exchange)).HasField("hello")
@@ -539,7 +539,7 @@ async def test_a_drafter_that_does_not_read_is_cut_off_by_name(
     stub: target_pb2_grpc.TargetServiceAsyncStub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log says why its stream ended."""
-    monkeypatch.setattr(target_service, "OUTGOING_MESSAGES", 2)
+    monkeypatch.setattr(peer_outbox, "OUTGOING_MESSAGES", 2)
     with structlog.testing.capture_logs() as lines:
         exchange = stub.Exchange()
         await exchange.write(target_pb2.DrafterMessage(hello=hello("d")))
