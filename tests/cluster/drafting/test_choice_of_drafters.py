@@ -428,6 +428,15 @@ def test_sequences_of_a_request_share_a_replica(group: int) -> None:
     assert len(chosen) == 1
 
 
+def test_one_that_reads_siblings_is_last_where_there_are_none() -> None:
+    """It would have nothing to propose."""
+    setting = Setting(selector="least_busy", wants_drafters=False)
+    setting.peers["a"].reads_siblings = True
+    setting.target.wants_drafters = True
+    setting.drafting.start()
+    assert setting.said() == {"b": ["attach"]}
+
+
 class Broken:
     """A selector of others that fails."""
 
