@@ -27,7 +27,7 @@ from outrider.cluster.gateway.bearer import tenant_of
 from outrider.cluster.metrics.books import RequestBooks
 from outrider.cluster.metrics.request_recording import RequestRecording
 from outrider.cluster.metrics.request_spans import open_spans
-from outrider.cluster.requests.all_links import Links
+from outrider.cluster.requests.model_links import ModelLinks
 from outrider.cluster.requests.running_request import RunningRequest
 from outrider.cluster.requests.sequence import Sequence
 from outrider.cluster.requests.sequence_plan import SequencePlan
@@ -214,7 +214,7 @@ class Gateway:
         running: RunningRequest,
         prompt: tuple[int, ...],
         settled: Settled,
-        links: Links,
+        links: ModelLinks,
         arrived_s: float,
         tenant: int,
     ) -> None:

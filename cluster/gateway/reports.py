@@ -15,8 +15,8 @@ from outrider.actors.speculation.number_options import NumberOption
 from outrider.actors.speculation.policies import LengthChoice, RootPolicy
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
-from outrider.cluster.requests.all_links import Links
 from outrider.cluster.requests.known_drafters import replicas_of
+from outrider.cluster.requests.model_links import ModelLinks
 from outrider.cluster.requests.served_models import ServedModels
 from outrider.cluster.roster.roster import Absent, Member, Role, Roster
 from outrider.cluster.validation.limits import KnownDrafter
@@ -36,7 +36,7 @@ def models(served: ServedModels) -> generation_pb2.ListModelsResponse:
     return generation_pb2.ListModelsResponse(models=[_model(links) for links in known])
 
 
-def _model(links: Links) -> generation_pb2.TargetModel:
+def _model(links: ModelLinks) -> generation_pb2.TargetModel:
     info, limits = links.info, links.limits()
     drafters = links.drafters.values()
     offered = {one for link in drafters if not links.misfit(link) for one in link.draft_lengths}
@@ -71,7 +71,7 @@ def _model(links: Links) -> generation_pb2.TargetModel:
     )
 
 
-def _drafter(links: Links, known: KnownDrafter) -> generation_pb2.DrafterModel:
+def _drafter(links: ModelLinks, known: KnownDrafter) -> generation_pb2.DrafterModel:
     """A drafter of the configuration: ready if one of its replicas is."""
     replicas = replicas_of(links.drafters.values()).get(known.name, [])
     is_ready = any(link.is_up and not links.misfit(link) for link in replicas)
@@ -191,7 +191,7 @@ def _drafted(targets: list[TargetLink]) -> dict[str, target_pb2.DrafterCounts]:
     return sums
 
 
-def _missing(links: Links | ServedModels) -> list[Absent]:
+def _missing(links: ModelLinks | ServedModels) -> list[Absent]:
     """Actors that should be there and have no link that would tell of them."""
     known = {links.name, *links.drafters, *(link.name for link in links.targets.values())}
     return [absent for absent in links.roster.absent if absent.name not in known]

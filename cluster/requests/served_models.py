@@ -12,7 +12,8 @@ import structlog
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
-from outrider.cluster.requests.all_links import Links
+from outrider.cluster.requests.drafter_links import DrafterLinks
+from outrider.cluster.requests.model_links import ModelLinks
 from outrider.cluster.roster.roster import Roster
 from outrider.cluster.text.text_tokenizer import TextCodec
 from outrider.cluster.validation.status_codes import Refusal
@@ -32,7 +33,15 @@ class ServedModels:
         on_drafter_up: Callable[[str], None],
         on_defect: Callable[[str], None],
     ) -> None:
-        """As `Links`. Ready is who has a target for any model."""
+        """Takes whom to call.
+
+        Args:
+            settings: What the coordinator was told.
+            codec: The tokenizer, None if there is none.
+            on_readiness: Called with whether there is a target for any model, when that changes.
+            on_drafter_up: Called with the name of a replica of a drafter that has connected.
+            on_defect: As of `LinkTasks`.
+        """
         self._has_tokenizer = codec is not None
         self._on_readiness, self._on_drafter_up = on_readiness, on_drafter_up
         self._ready: set[str] = set()
@@ -46,24 +55,25 @@ class ServedModels:
             )
             for one in settings.further
         ]
-        self._every: list[Links] = []
-        for part in parts:
-            links = Links(
+        self.drafters = DrafterLinks(settings, on_up=self._drafter_up, on_defect=on_defect)
+        """Everybody's."""
+        self._every = [
+            ModelLinks(
                 part,
                 codec,
+                self.drafters,
                 on_readiness=self._readiness_of(part.model_name),
                 on_target_up=self._target_up,
-                on_drafter_up=self._drafter_up,
                 on_defect=on_defect,
-                beside=self._every[0] if self._every else None,
             )
-            self._every.append(links)
+            for part in parts
+        ]
 
-    def __iter__(self) -> Iterator[Links]:
+    def __iter__(self) -> Iterator[ModelLinks]:
         return iter(self._every)
 
     @property
-    def first(self) -> Links:
+    def first(self) -> ModelLinks:
         """Of the model that a request gets which names none."""
         return self._every[0]
 
@@ -83,11 +93,6 @@ class ServedModels:
         return {address: link for links in self._every for address, link in links.targets.items()}
 
     @property
-    def drafters(self) -> dict[str, DraftLink]:
-        """By name."""
-        return self.first.drafters
-
-    @property
     def roster(self) -> Roster:
         """What the supervisor last told."""
         return self.first.roster
@@ -97,7 +102,7 @@ class ServedModels:
         """Whether there is a target for any model."""
         return any(links.is_ready for links in self._every)
 
-    def of(self, model: str, fingerprint: str = "") -> Links:
+    def of(self, model: str, fingerprint: str = "") -> ModelLinks:
         """The links of the model that a request means: by its name, else by its fingerprint, else the first.
 
         Raises:
@@ -114,7 +119,7 @@ class ServedModels:
             )  # which refuses: whether its tokenizer can read the other's texts is not known yet
         return links
 
-    def _unreadable(self, links: Links) -> str:
+    def _unreadable(self, links: ModelLinks) -> str:
         """Why texts of a model cannot be read here; empty if they can, or if that is not known yet."""
         ours, theirs = self.first.tokenizer, links.tokenizer
         if not self._has_tokenizer or ours is None or theirs is None or ours == theirs:
@@ -131,17 +136,19 @@ class ServedModels:
 
     def start(self) -> None:
         """Connects to everyone known from the start."""
+        self.drafters.start()
         for links in self._every:
             links.start()
 
     def update(self, roster: Roster) -> None:
         """Takes in who is alive."""
+        self.drafters.update(roster)
         for links in self._every:
             links.update(roster)
 
     async def stop(self) -> None:
         """Breaks all links."""
-        await asyncio.gather(*(links.stop() for links in self._every))
+        await asyncio.gather(self.drafters.stop(), *(links.stop() for links in self._every))
 
     def forget(self, request: int) -> None:
         """A request has ended."""
