@@ -56,12 +56,8 @@ class DrafterLinks(Mapping[str, DraftLink]):
 
     @property
     def away(self) -> list[Absent]:
-        """Replicas that are to be there and have no link."""
-        return [
-            one
-            for one in self._roster.absent
-            if one.role is Role.DRAFTER and one.name not in self._links
-        ]
+        """Replicas that are to be there and are not."""
+        return [one for one in self._roster.absent if one.role is Role.DRAFTER]
 
     def start(self) -> None:
         """Connects to everyone known from the start."""

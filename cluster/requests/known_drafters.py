@@ -28,7 +28,7 @@ def known_drafters(
 
     Args:
         links: To the replicas of all drafters.
-        away: Replicas that should be there and have no link: requests may name their drafters, and are joined by them once they are.
+        away: Replicas that should be there and are not: requests may name their drafters, and are joined by them once they are.
         misfit: Why a replica cannot serve the model; empty if it can, or if that is not known yet.
     """
     there = {name: _united(name, replicas, misfit) for name, replicas in replicas_of(links).items()}

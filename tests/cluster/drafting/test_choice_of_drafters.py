@@ -437,6 +437,28 @@ def test_one_that_reads_siblings_is_last_where_there_are_none() -> None:
     assert setting.said() == {"b": ["attach"]}
 
 
+@pytest.mark.parametrize("group", range(1, 9))
+def test_sequences_share_a_replica_of_each_drafter_that_reads_siblings(group: int) -> None:
+    """Not only of the one that comes first."""
+    entries = {"a": "one", "b": "one", "c": "two", "d": "two"}
+    chosen = set()
+    for busiest in entries:
+        setting = Setting(
+            at_work=None,
+            selector="least_busy",
+            names=tuple(entries),
+            entries=entries,
+            group=group,
+            reads_siblings=True,
+            wants_drafters=False,
+        )
+        setting.peers[busiest].num_sessions = 9
+        setting.target.wants_drafters = True
+        setting.drafting.start()
+        chosen.add(tuple(sorted(setting.said())))
+    assert len(chosen) == 1
+
+
 class Broken:
     """A selector of others that fails."""
 

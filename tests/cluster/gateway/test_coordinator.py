@@ -208,8 +208,18 @@ async def test_requests_name_drafters_whichever_replicas_there_are(
     )
     target.script.hold.set()
     assert await running == 8
+    away = [
+        Absent(name=f"{name}-3", role=Role.DRAFTER, model=name, state=name, reason="", restarts=0)
+        for name in ("draft", "other", "further")
+    ]
+    await front.coordinator.update_roster(roster_of([there[0], there[2], there[3]], *away))
     (model,) = (await front.stub.ListModels(generation_pb2.ListModelsRequest())).models
-    assert sorted(one.name for one in model.drafters) == ["draft", "lookup"]
+    assert [(one.name, one.ready, one.problem) for one in model.drafters] == [
+        ("lookup", True, ""),
+        ("draft", True, ""),
+        ("other", False, "other"),
+        ("further", False, "further"),
+    ]
     request.speculation.drafters[:] = ["draft-1"]
     with pytest.raises(grpc.aio.AioRpcError, match=r"'draft-1' is not a drafter here"):
         await count(front, request)
@@ -220,10 +230,19 @@ async def test_requests_name_drafters_whichever_replicas_there_are(
 async def test_an_empty_roster_breaks_no_working_link(serve: Serve, target: ScriptedTarget) -> None:
     """A supervisor that starts again knows nobody yet; what works goes on."""
     front = await serve()
-    await front.coordinator.update_roster(roster_of([member("t", Role.TARGET, target.address)]))
+    drafter = ScriptedDrafter("d")
+    there = [
+        member("t", Role.TARGET, target.address),
+        member("d", Role.DRAFTER, await drafter.start()),
+    ]
+    await front.coordinator.update_roster(roster_of(there))
     await healthy(front, SERVING)
+    await ready(front, "d", True)
     await front.coordinator.update_roster(roster_of([]))
-    assert await count(front, ask()) == 8
+    request = ask()
+    request.speculation.drafters.append("d")
+    assert await count(front, request) == 8
+    await drafter.stop()
 
 
 async def test_a_target_of_another_model_is_not_used(serve: Serve, target: ScriptedTarget) -> None:
