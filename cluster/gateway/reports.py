@@ -15,7 +15,7 @@ from outrider.actors.speculation.number_options import NumberOption
 from outrider.actors.speculation.policies import LengthChoice, RootPolicy
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
-from outrider.cluster.requests.known_drafters import replicas_of
+from outrider.cluster.requests.drafter_links import replicas_of
 from outrider.cluster.requests.model_links import ModelLinks
 from outrider.cluster.requests.served_models import ServedModels
 from outrider.cluster.roster.roster import Absent, Member, Role, Roster

@@ -15,8 +15,7 @@ from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.link_tasks import LinkTasks
 from outrider.cluster.links.stream_link import LinkBroken
 from outrider.cluster.links.target_link import TargetLink
-from outrider.cluster.requests.drafter_links import DrafterLinks, hello_of
-from outrider.cluster.requests.known_drafters import known_drafters
+from outrider.cluster.requests.drafter_links import DrafterLinks, hello_of, known_drafters
 from outrider.cluster.requests.misfit import misfit
 from outrider.cluster.requests.sequence import SequencePeers
 from outrider.cluster.requests.slot_queue import Slots, allowance, share

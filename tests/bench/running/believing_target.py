@@ -7,7 +7,7 @@ from itertools import count
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.target.verify.host_drawing import Family, Float32s
 
-EACH = 2
+EACH = 8
 """Candidates that were not drawn, of which one stays."""
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outrider.actors.speculation.policies import LengthChoice
-from outrider.cluster.requests.known_drafters import known_drafters, replicas_of
+from outrider.cluster.requests.drafter_links import known_drafters, replicas_of
 from outrider.cluster.roster.roster import Absent, Role
 from outrider.cluster.validation.limits import KnownDrafter
 
