@@ -400,7 +400,8 @@ async def test_leaving_closes_the_session(start: Start, target: ScriptedTarget, 
     channel = grpc.aio.insecure_channel(front.address)
     stub = type(front.stub)(channel)
     call = stub.Generate(ask(max_tokens=60), timeout=2.0 if way == "deadline" else 30.0)
-    await until_read(call, 3)
+    # The admission and some text: all that waits for a writer comes in one message, so there may be no more of them.
+    await until_read(call, 2)
     match way:
         case "cancel":
             call.cancel()
