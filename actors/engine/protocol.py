@@ -100,7 +100,7 @@ class Batch(Sequence[Rows]):
     A sequence of `Rows` as well, for engines that go through it entry by entry.
     """
 
-    __slots__ = ("parents_R", "slots_E", "starts_E", "taps", "tokens_R", "wanted_E")
+    __slots__ = ("_offsets", "parents_R", "slots_E", "starts_E", "taps", "tokens_R", "wanted_E")
 
     def __init__(
         self,
@@ -125,6 +125,7 @@ class Batch(Sequence[Rows]):
         self.tokens_R = tokens_R
         self.parents_R = parents_R
         self.wanted_E = wanted_E
+        self._offsets: tuple[int, ...] | None = None
         self.taps: Taps | None = None
         """Hidden states that are wanted; None, the usual case: none, and they cost nothing."""
 
@@ -149,9 +150,11 @@ class Batch(Sequence[Rows]):
     @property
     def offsets(self) -> tuple[int, ...]:
         """`Logits.offsets` of a pass over this."""
-        sizes_E = np.diff(self.starts_E)
-        counts_E = np.where(self.wanted_E == 2, sizes_E, self.wanted_E)
-        return (0, *np.cumsum(counts_E).tolist())
+        if self._offsets is None:
+            sizes_E = self.starts_E[1:] - self.starts_E[:-1]
+            counts_E = np.where(self.wanted_E == 2, sizes_E, self.wanted_E)
+            self._offsets = (0, *counts_E.cumsum().tolist())
+        return self._offsets
 
     def __len__(self) -> int:
         return len(self.slots_E)

@@ -55,12 +55,12 @@ class Planner:
         if not len(rows):
             self._last_end = None
             return math.inf
-        rows = rows[np.argsort(table.orders_S[rows])]
+        rows = rows[table.orders_S[rows].argsort()]
         pending = table.lengths_S[rows] - table.cached_S[rows]
         is_prompt = pending > LONGEST_CHAIN_WITH_TREE
         prompts, waiting = rows[is_prompt], pending[is_prompt]
-        before = np.cumsum(waiting) - waiting
-        sizes = np.clip(state.settings.prefill_chunk - before, 0, waiting)
+        before = waiting.cumsum() - waiting
+        sizes = np.minimum(np.maximum(state.settings.prefill_chunk - before, 0), waiting)
         prompts, sizes = prompts[sizes > 0], sizes[sizes > 0]
         decoding = rows[~is_prompt]
         drafting = self._drafts(decoding)
@@ -132,6 +132,8 @@ class Planner:
             waits = starving | (hopes & ~self._is_complete(decoding))
             since = table.verdict_s_S[decoding[waits]]
             return max(float(since.max()) + most_s - now, 0.0) if waits.any() else 0.0
+        if not hopes.any():
+            return 0.0
         pace = self._pace(decoding, has)
         awaited = hopes & ~(has & table.answered_S[decoding])
         if awaited.any():

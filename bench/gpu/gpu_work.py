@@ -84,6 +84,7 @@ def pass_over(rows: Sequence[int], trees: Sequence[tuple[list[int], list[int]]])
         chains_E=np.ones(len(rows), np.int64),
         draws_E=np.ones(len(rows), np.bool_),
         starts_E=starts_of(counts),
+        entries_N=np.arange(len(trees)).repeat(counts),
         tokens_N=np.array([token for tokens, _ in trees for token in tokens], np.int64),
         parents_N=np.array([parent for _, parents in trees for parent in parents], np.int64),
         depths_N=np.array([d for _, parents in trees for d in _depths(parents)], np.int64),

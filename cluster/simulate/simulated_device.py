@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from outrider.actors.engine.engine_settings import LAW_PREFIX, EngineSettings
@@ -73,7 +74,7 @@ class SimulatedDevice(EmulatedEngine):
         """
         self.pace = Paced(find_profile(profile))
         super().__init__(table_of(model), self.pace, settings)
-        self._own = self._rows
+        self._own_PV = self._laws_PV
         self.pass_s = 0.0
         """Seconds of passes so far."""
         self.num_passes = 0
@@ -86,13 +87,14 @@ class SimulatedDevice(EmulatedEngine):
             is_over: Back to its own.
         """
         if is_over:
-            self._rows = self._own
+            self._laws_PV = self._own_PV
         elif model is None:
-            order = torch.randperm(self._own.shape[-1], generator=torch.Generator().manual_seed(1))
-            self._rows = self._own[:, order].contiguous()
+            generator = torch.Generator().manual_seed(1)
+            order_V = torch.randperm(self._own_PV.shape[-1], generator=generator).numpy()
+            self._laws_PV = self._own_PV[:, order_V]
         else:
             table = table_of(model)
-            self._rows = torch.from_numpy(table.log_probs.reshape(-1, table.vocab_size))
+            self._laws_PV = table.log_probs.reshape(-1, table.vocab_size).astype(np.float32)
 
     def forward(self, batch: Sequence[Rows]) -> Logits:
         """See `Engine`. Returns at once and counts what the pass would have taken."""

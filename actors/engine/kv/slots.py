@@ -183,7 +183,7 @@ class SlotTable:
             return
         if not self._are_taken(slots_E) or not scratch.are_paths(moves):
             self._refuse_moves(moves)
-        counts_E = np.count_nonzero(moves.paths_EP >= 0, axis=1)
+        counts_E = (moves.paths_EP >= 0).sum(axis=1)
         kept = None
         if moves.keeps_EK.shape[1]:
             kept = scratch.kept(moves, counts_E)

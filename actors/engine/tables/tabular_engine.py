@@ -65,9 +65,7 @@ class TabularEngine(TokenSlotEngine):
             num_slots=USUAL_SLOTS if settings.num_slots is None else settings.num_slots,
             max_scratch=settings.max_scratch,
         )
-        self._rows = torch.from_numpy(
-            table.log_probs.reshape(-1, table.vocab_size).astype(np.float32)
-        )
+        self._laws_PV = table.log_probs.reshape(-1, table.vocab_size).astype(np.float32)
         # Asked for each session and round.
         self.cached_tokens = self._slots.cached_tokens
         self.rebase = self._slots.rebase
@@ -89,10 +87,10 @@ class TabularEngine(TokenSlotEngine):
         if arrays.taps is not None:
             hidden_KLD = self._states(arrays.taps, tokens_N, parents_N, slots_N)
         if offsets[-1] < arrays.num_rows:
-            wanted_B = np.diff(offsets)
+            wanted_B = np.array(offsets[1:]) - np.array(offsets[:-1])
             # All but the last rows of an entry are unwanted.
             skipped_B = arrays.starts_E[1:] - offsets[1:]
-            wanted_N = np.arange(offsets[-1]) + np.repeat(skipped_B, wanted_B)
+            wanted_N = np.arange(offsets[-1]) + skipped_B.repeat(wanted_B)
             tokens_N, parents_N, slots_N = (
                 tokens_N[wanted_N],
                 parents_N[wanted_N],
@@ -106,13 +104,14 @@ class TabularEngine(TokenSlotEngine):
 
     def _laws(self, tokens_N: Int64s, parents_N: Int64s, slots_N: Int64s) -> torch.Tensor:
         """Log-probabilities after rows that were added. Shape (N, V)."""
-        places_N = np.zeros_like(tokens_N)
-        if self.table.order >= 1:
-            places_N = tokens_N
+        places_N = tokens_N
         if self.table.order >= MAX_ORDER:
             before_N = self._slots.parent_tokens(slots_N, parents_N)
             places_N = before_N * self.table.vocab_size + tokens_N
-        return self._rows.index_select(0, torch.from_numpy(places_N))
+        elif not self.table.order:
+            places_N = np.zeros(len(tokens_N), np.int64)
+        # Not by torch, which takes several times as long for a few rows.
+        return torch.from_numpy(self._laws_PV.take(places_N, axis=0))
 
     def _states(
         self, taps: Taps, tokens_R: Int64s, parents_R: Int64s, slots_R: Int64s

@@ -38,7 +38,7 @@ def jumps_of(parents_N: Int64s) -> list[Int64s]:
     Args:
         parents_N: Index of each parent, -1 for none; less than the node's own.
     """
-    ancestors = np.append(parents_N, -1)
+    ancestors = np.concatenate((parents_N, (-1,)))
     jumps: list[Int64s] = []
     while ancestors[:-1].max(initial=-1) >= 0:
         jumps.append(ancestors)
@@ -48,7 +48,7 @@ def jumps_of(parents_N: Int64s) -> list[Int64s]:
 
 def add_up(own_N: Uint64s | Int64s, jumps: list[Int64s]) -> Uint64s | Int64s:
     """Sum over each path from its first node down to the node itself."""
-    sums: NDArray[Any] = np.append(own_N, own_N.dtype.type(0))
+    sums: NDArray[Any] = np.concatenate((own_N, np.zeros(1, own_N.dtype)))
     for ancestors in jumps:
         sums = sums + sums[ancestors]
     return sums[:-1]
@@ -56,7 +56,7 @@ def add_up(own_N: Uint64s | Int64s, jumps: list[Int64s]) -> Uint64s | Int64s:
 
 def multiply(own_N: NDArray[np.float64], jumps: list[Int64s]) -> NDArray[np.float64]:
     """Product over each path from its first node down to the node itself."""
-    products = np.append(own_N, 1.0)
+    products = np.concatenate((own_N, (1.0,)))
     for ancestors in jumps:
         products = products * products[ancestors]
     return products[:-1]

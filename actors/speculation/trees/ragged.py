@@ -11,7 +11,7 @@ Int64s = NDArray[np.int64]
 def starts_of(counts_E: Int64s) -> Int64s:
     """Where each group begins when they lie one behind the other; one number more than there are groups."""
     starts = np.zeros(len(counts_E) + 1, np.int64)
-    np.cumsum(counts_E, out=starts[1:])
+    counts_E.cumsum(out=starts[1:])
     return starts
 
 
@@ -21,10 +21,11 @@ def sizes_of(starts_E: Int64s) -> Int64s:
     return sizes
 
 
-def ranges(firsts_E: Int64s, counts_E: Int64s) -> Int64s:
+def ranges(firsts_E: Int64s | int, counts_E: Int64s) -> Int64s:
     """`firsts[e], firsts[e] + 1, ...`, `counts[e]` numbers of each group, one group behind the other."""
-    starts = starts_of(counts_E)
-    return np.arange(starts[-1]) + np.repeat(firsts_E - starts[:-1], counts_E)
+    numbers: Int64s = (firsts_E + counts_E - counts_E.cumsum()).repeat(counts_E)
+    numbers += np.arange(len(numbers))
+    return numbers
 
 
 def rank_within(groups_N: Int64s) -> Int64s:
@@ -32,7 +33,7 @@ def rank_within(groups_N: Int64s) -> Int64s:
     places = np.arange(len(groups_N))
     if not len(places) or groups_N[0] == groups_N[-1]:
         return places
-    begins = np.zeros_like(places)
+    begins = np.zeros(len(places), np.int64)
     begins[1:] = places[1:] * (groups_N[1:] != groups_N[:-1])
     return places - np.maximum.accumulate(begins)
 

@@ -95,7 +95,7 @@ class Pools:
     def held(self, rows_E: Int64s) -> tuple[Int64s, Int64s]:
         """Entry and column of each node of these sessions, by entry and column."""
         sizes_E = self.sizes_S[rows_E]
-        return np.arange(len(rows_E)).repeat(sizes_E), ranges(np.zeros_like(sizes_E), sizes_E)
+        return np.arange(len(rows_E)).repeat(sizes_E), ranges(0, sizes_E)
 
     def open(self, rows_E: Int64s, deepest_E: Int64s) -> NDArray[np.float64]:
         """Probability that each text leaves its tree through a leaf, below which candidates could go on; 1 without a tree.

@@ -6,7 +6,7 @@ a session says so, so that nobody else tells the kinds apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
@@ -28,12 +28,8 @@ NO_COLUMN = -1
 """Of a candidate that is in no pool: its drafter stated no probability."""
 
 
-def _none() -> Int64s:
-    return np.zeros(0, np.int64)
-
-
-def _no_values() -> Float64s:
-    return np.zeros(0)
+_none: Callable[[], Int64s] = np.zeros(0, np.int64).view
+_no_values: Callable[[], Float64s] = np.zeros(0).view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

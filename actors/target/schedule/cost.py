@@ -28,8 +28,8 @@ class CostModel:
 
     def __init__(self) -> None:
         # Nothing measured: rows cost alike.
-        self._rows: Float64s = np.array([0.0, 1.0])
-        self._seconds: Float64s = np.array([SMALLEST_S, SMALLEST_S])
+        self._seconds_R: Float64s = np.array([SMALLEST_S])
+        """The curve at 0, 1, 2, ... rows."""
         self._last_slope = 0.0
         self._prompt_row_s = 0.0
         self._scales = [1.0, 1.0]
@@ -44,7 +44,7 @@ class CostModel:
         """
         rows = sorted(seconds_by_rows)
         seconds = np.maximum.accumulate([max(seconds_by_rows[n], SMALLEST_S) for n in rows])
-        self._rows, self._seconds = np.array(rows, np.float64), seconds
+        self._seconds_R = np.interp(np.arange(rows[-1] + 1), rows, seconds)
         if len(rows) > 1:
             self._last_slope = float(seconds[-1] - seconds[-2]) / (rows[-1] - rows[-2])
 
@@ -62,7 +62,7 @@ class CostModel:
             drafting: Drafters were at work.
         """
         scale, overhead = self._scales[drafting], self._overheads[drafting]
-        ratio, outside = model_s / float(self._curve(rows)), total_s - model_s
+        ratio, outside = model_s / self.timed_s(rows), total_s - model_s
         if not self._is_known[drafting]:
             self._is_known[drafting] = True
             self._scales[drafting], self._overheads[drafting] = ratio, outside
@@ -76,23 +76,21 @@ class CostModel:
 
     def seconds(self, rows: Int64s, *, drafting: bool = True) -> Float64s:
         """Seconds of rounds with so many rows."""
-        seconds: Float64s = self._scales[drafting] * self._curve(rows) + self._overheads[drafting]
+        last = len(self._seconds_R) - 1
+        curve = self._seconds_R[np.minimum(rows, last)]
+        curve += self._last_slope * np.maximum(rows - last, 0)
+        seconds: Float64s = self._scales[drafting] * curve + self._overheads[drafting]
         return seconds
 
     def predict(self, rows: int, *, drafting: bool = True) -> float:
         """Seconds of a round with so many rows."""
-        return self._scales[drafting] * float(self._curve(rows)) + self._overheads[drafting]
+        return self._scales[drafting] * self.timed_s(rows) + self._overheads[drafting]
 
     def timed_s(self, rows: int) -> float:
         """Seconds in the model of a pass over so many rows as it was timed: the same for ever, however the machine or the context changes."""
-        return float(self._curve(rows))
+        last = len(self._seconds_R) - 1
+        return float(self._seconds_R[min(rows, last)]) + self._last_slope * max(rows - last, 0)
 
     def prompt_s(self, rows: int) -> float:
         """Seconds of rows of prompts beside others."""
         return self._scales[True] * self._prompt_row_s * rows
-
-    def _curve(self, rows: Int64s | int) -> Float64s:
-        curve = np.asarray(np.interp(rows, self._rows, self._seconds))
-        if self._last_slope > 0.0:
-            curve += self._last_slope * np.maximum(rows - self._rows[-1], 0.0)
-        return curve

@@ -41,18 +41,18 @@ def select(
         cost: What passes cost.
     """
     entries, columns, values = _offered(pools, rows_E, deepest_E, budgets_E)
-    order = np.argsort(-values, kind="stable")[:max_nodes]
-    tokens = len(rows_E) + np.concatenate(([0.0], np.cumsum(values[order])))
+    order = (-values).argsort(kind="stable")[:max_nodes]
+    tokens = len(rows_E) + np.concatenate(((0.0,), values[order].cumsum()))
     sizes = num_rows + np.arange(len(order) + 1)
     seconds = cost.seconds(sizes)
     best = int((tokens / seconds).argmax())
-    chosen = np.sort(order[:best])
     # Ties and cuts leave no orphans: a parent is worth at least what its children are and stands before them.
     pace = float(tokens[best] / seconds[best])
     row_s = cost.predict(num_rows + best + max_nodes) - cost.predict(num_rows + best)
     floor = min(pace * row_s / max_nodes, 1.0)
     if not best:
         return Chosen(tokens=float(tokens[best]), floor=floor)
+    chosen = np.sort(order[:best])
     entries_N, columns_N = entries[chosen], columns[chosen]
     place = rows_E[entries_N], columns_N
     ranks_EP = np.full((len(rows_E), int(columns_N.max()) + 2), -1)

@@ -88,8 +88,8 @@ class Waiting:
             elapsed_E: Seconds for which each has been due.
             pace: As of `left_s`.
         """
-        order = np.argsort(-elapsed_E, kind="stable")
-        gains_E, elapsed_E = np.cumsum(gains_E[order]), elapsed_E[order]
+        order = (-elapsed_E).argsort(kind="stable")
+        gains_E, elapsed_E = gains_E[order].cumsum(), elapsed_E[order]
         latest_E = np.maximum.accumulate(self.first.lefts_s(elapsed_E))
         best = int((gains_E - pace * latest_E).argmax())
         return self.left_s(float(gains_E[best]), pace, self.first, float(elapsed_E[best]))

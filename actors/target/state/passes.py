@@ -36,6 +36,9 @@ class Pass:
     starts_E: Int64s
     """First node of each entry; one number more than there are entries."""
 
+    entries_N: Int64s
+    """The entry of each candidate."""
+
     tokens_N: Int64s
     """Token ids of the candidates."""
 
@@ -65,11 +68,6 @@ class Pass:
 
     has_prompt: bool
     """It holds tokens of prompts, so its time says nothing of others."""
-
-    @property
-    def entries_N(self) -> Int64s:
-        """The entry of each candidate."""
-        return np.repeat(np.arange(len(self.rows_E)), sizes_of(self.starts_E))
 
     def decided_as(self, kind: int) -> Int64s:
         """Entries that draw, and whose candidates are of this kind."""
@@ -118,9 +116,9 @@ def build(
     tokens_R = np.empty(starts_R[-1], np.int64)
     parents_R = np.empty(starts_R[-1], np.int64)
     tokens_R[chain_at] = table.tokens_SL[
-        np.repeat(rows_E, chains_E), ranges(table.cached_S[rows_E], chains_E)
+        rows_E.repeat(chains_E), ranges(table.cached_S[rows_E], chains_E)
     ]
-    parents_R[chain_at] = ranges(np.full(len(rows_E), -1), chains_E)
+    parents_R[chain_at] = ranges(-1, chains_E)
     tokens_R[node_at] = nodes.tokens_N
     parents_R[node_at] = nodes.parents_N + chains_E[entries_N]
     draws_E = chains_E == pending_E
@@ -137,6 +135,7 @@ def build(
         chains_E=chains_E,
         draws_E=draws_E,
         starts_E=starts_of(counts_E),
+        entries_N=entries_N,
         tokens_N=nodes.tokens_N,
         parents_N=nodes.parents_N,
         depths_N=nodes.depths_N - table.lengths_S[rows_E[entries_N]],
@@ -167,6 +166,7 @@ def plain(pass_: Pass, entry: int, *, now: float) -> Pass:
         chains_E=pass_.chains_E[one],
         draws_E=pass_.draws_E[one],
         starts_E=np.zeros(2, np.int64),
+        entries_N=none,
         tokens_N=none,
         parents_N=none,
         depths_N=none,

@@ -79,7 +79,7 @@ class TargetRecording:
     def begin_pass(self) -> None:
         """A pass begins."""
         self._shares = []
-        self._totals = Counter(dict.fromkeys(("nodes", "committed", *FATES), 0))
+        self._totals.clear()
         self._recorder.enter(WORK, "verify")
 
     def end_pass(self, pass_: Pass, handles_E: list[int], *, model_s: float) -> None:
@@ -106,7 +106,7 @@ class TargetRecording:
                 "sessions": len(shares),
                 "rows": pass_.batch.num_rows,
                 "model_us": round(max(model_s, 0.0) * 1e6, 3),
-                **self._totals,
+                **{name: self._totals[name] for name in ("nodes", "committed", *FATES)},
             },
             shares=shares,
         )

@@ -98,6 +98,7 @@ class TargetState:
             FrozenStore(self.table, self.sessions, self.drafters, self.cost, settings),
         )
         """By kind of candidates."""
+        self._survives_K = np.array([store.survives for store in self.stores])
         self.recording = TargetRecording(
             recorder, self.table, self.stores, self.sessions, self.drafters
         )
@@ -215,8 +216,7 @@ class TargetState:
 
     def survives(self, rows_E: Int64s) -> Bools:
         """Of which sessions candidates come without a wait: they may outlive a verdict (`CandidateStore.survives`), and are drafted while passes run."""
-        survives_K = np.array([store.survives for store in self.stores])
-        return survives_K[self.table.kinds_S[rows_E]] & (not self.clock.is_shared)
+        return self._survives_K[self.table.kinds_S[rows_E]] & (not self.clock.is_shared)
 
     def open(self, rows_E: Int64s) -> Float64s:
         """Probability that each text goes on where its candidates end and more could follow; 1 without any."""

@@ -46,12 +46,12 @@ def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now
     nodes_ET = np.where(
         np.arange(tokens_ET.shape[1]) < counts_E[:, None], walks.nodes_ET[entries_E], -1
     )
-    drawn_N = _drawn(pass_, entries_E, nodes_ET)
+    entry, step = (nodes_ET >= 0).nonzero()
+    drawn = pass_.starts_E[entries_E[entry]] + nodes_ET[entry, step]
+    drawn_N = np.zeros(len(pass_.tokens_N), np.bool_)
+    drawn_N[drawn] = True
     origins_ET = np.full(tokens_ET.shape, OWN)
-    entry, step = np.nonzero(nodes_ET >= 0)
-    origins_ET[entry, step] = pass_.drafters_N[
-        pass_.starts_E[entries_E[entry]] + nodes_ET[entry, step]
-    ]
+    origins_ET[entry, step] = pass_.drafters_N[drawn]
     done = Round(
         entries_E=entries_E,
         rows_E=rows_E,
@@ -82,28 +82,25 @@ def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now
 
 def until_stop(stops_EK: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> tuple[Int64s, Bools]:
     """Number of tokens up to and including the first stop token, and whether there is one."""
+    is_stop_ETK = tokens_ET[:, :, None] == stops_EK[:, None, :]
+    if not np.count_nonzero(is_stop_ETK):
+        return counts_E, np.zeros(len(counts_E), np.bool_)
     is_walked_ET = np.arange(tokens_ET.shape[1]) < counts_E[:, None]
-    is_stop_ET = (tokens_ET[:, :, None] == stops_EK[:, None, :]).any(axis=2) & is_walked_ET
+    is_stop_ET = is_stop_ETK.any(axis=2) & is_walked_ET
     stopped_E = is_stop_ET.any(axis=1)
     return np.where(stopped_E, is_stop_ET.argmax(axis=1) + 1, counts_E), stopped_E
-
-
-def _drawn(pass_: Pass, entries_E: Int64s, nodes_ET: Int64s) -> Bools:
-    """Which candidates of the pass were drawn."""
-    drawn_N = np.zeros(len(pass_.tokens_N), np.bool_)
-    entry, step = np.nonzero(nodes_ET >= 0)
-    drawn_N[pass_.starts_E[entries_E[entry]] + nodes_ET[entry, step]] = True
-    return drawn_N
 
 
 def _learn(state: TargetState, pass_: Pass, done: Round, drawn_N: Bools) -> None:
     """Tells what became of the candidates that the walks met."""
     entries_N = pass_.entries_N
+    had_E = np.zeros(len(pass_.rows_E), np.bool_)
+    had_E[entries_N[pass_.drafters_N >= 0]] = True
     yields.took(
         state.table,
         done.rows_E,
         done.counts_E,
-        had_E=np.isin(done.entries_E, entries_N[pass_.drafters_N >= 0]),
+        had_E=had_E[done.entries_E],
         survives_E=state.survives(done.rows_E),
     )
     if not len(drawn_N):
@@ -141,7 +138,7 @@ def _tell(state: TargetState, done: Round, walks: Walks) -> None:
     """What coordinators hear of tokens, one frame a stream."""
     table, rows_E = state.table, done.rows_E
     origins_ET = np.full(done.origins_ET.shape, -1)
-    entry, step = np.nonzero(done.origins_ET >= 0)
+    entry, step = (done.origins_ET >= 0).nonzero()
     origins_ET[entry, step] = table.origins_SD[rows_E[entry], done.origins_ET[entry, step]]
     reports_E = table.reports_S[rows_E]
     for index in reports_E.nonzero()[0].tolist():
@@ -156,7 +153,7 @@ def _tell(state: TargetState, done: Round, walks: Walks) -> None:
             )
         )
     streams_E = np.where(reports_E, -1, table.streams_S[rows_E])
-    for stream in np.unique(streams_E[streams_E >= 0]).tolist():
+    for stream in sorted(set(streams_E[streams_E >= 0].tolist())):
         chosen = (streams_E == stream).nonzero()[0]
         is_walked = np.arange(done.tokens_ET.shape[1]) < done.counts_E[chosen, None]
         commits = Commits(
@@ -204,7 +201,7 @@ def tell_drafters(state: TargetState, done: Round, target: wire.TargetActivity) 
             starts_E=starts_of(done.counts_E[chosen]),
             tokens_T=done.tokens_ET[chosen][is_walked],
             root_starts_E=starts_of(root_counts[told]),
-            roots_T=roots[np.repeat(is_told, root_counts)],
+            roots_T=roots[is_told.repeat(root_counts)],
         )
         sizes = wire.ENTRY_BYTES + 2 * (done.counts_E[chosen] + root_counts[told])
         table.counts["wire_bytes"][rows] += sizes

@@ -35,9 +35,8 @@ def draw_rows(perturbed_NV: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDA
     tokens_N = perturbed_NV.argmax(axis=1)
     best_N = perturbed_NV[rows, tokens_N]
     perturbed_NV[rows, tokens_N] = -np.inf
-    with np.errstate(invalid="ignore"):
-        margins_N = best_N - perturbed_NV.max(axis=1)
-    margins_N[best_N == -np.inf] = 0.0
+    margins_N = np.zeros(len(rows), np.float32)
+    np.subtract(best_N, perturbed_NV.max(axis=1), out=margins_N, where=best_N != -np.inf)
     return tokens_N, margins_N
 
 

@@ -97,6 +97,7 @@ def pass_of(trees: Sequence[Tree]) -> Pass:
         chains_E=np.array([tree.chain for tree in trees], np.int64),
         draws_E=np.array([tree.draws for tree in trees], np.bool_),
         starts_E=starts_of(counts),
+        entries_N=np.arange(len(trees)).repeat(counts),
         tokens_N=np.array([t for tree in trees for t in tree.tokens], np.int64),
         parents_N=np.array([p for tree in trees for p in tree.parents], np.int64),
         depths_N=np.array([d for tree in trees for d in depths_of(tree.parents)], np.int64),
