@@ -87,7 +87,7 @@ class TabularEngine(TokenSlotEngine):
         if arrays.taps is not None:
             hidden_KLD = self._states(arrays.taps, tokens_N, parents_N, slots_N)
         if offsets[-1] < arrays.num_rows:
-            wanted_B = np.array(offsets[1:]) - np.array(offsets[:-1])
+            wanted_B = np.diff(offsets)
             # All but the last rows of an entry are unwanted.
             skipped_B = arrays.starts_E[1:] - offsets[1:]
             wanted_N = np.arange(offsets[-1]) + skipped_B.repeat(wanted_B)

@@ -28,6 +28,7 @@ NO_COLUMN = -1
 """Of a candidate that is in no pool: its drafter stated no probability."""
 
 
+# Views of one empty array: made eight at a time, several times a round.
 _none: Callable[[], Int64s] = np.zeros(0, np.int64).view
 _no_values: Callable[[], Float64s] = np.zeros(0).view
 

@@ -174,6 +174,7 @@ class FrozenStore:
 
     def _among(self, rows_E: Int64s) -> Iterator[tuple[int, int, FrozenPool]]:
         """Index and row of those sessions that ever had a tree, with their pools."""
+        # Asked several times a round, and mostly nobody has one.
         if not self._pools:
             return
         for index in self._holds_S[rows_E].nonzero()[0].tolist():
