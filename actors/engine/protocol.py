@@ -10,7 +10,7 @@ computed again, because a node's position is its depth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, overload
 
@@ -62,6 +62,11 @@ class ModelSpec:
 
     is_recorded: bool = True
     """Where its device can record work and repeat it, that is done: `EngineSettings.cuda_graphs` is not `off`."""
+
+    @property
+    def runs_beside(self) -> bool:
+        """Whether `Engine.forward` returns while its pass runs: the device works beside the host."""
+        return self.device.type != "cpu" or bool(self.emulated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +249,10 @@ def _filled_up(slots: Sequence[int], rows: Sequence[Sequence[int]]) -> Int64s:
     return filled
 
 
+def _over() -> None:
+    """It is."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Logits:
     """Logits of a batch."""
@@ -260,6 +269,10 @@ class Logits:
 
     recording_s: float = 0.0
     """Seconds of the call in which the pass was recorded for those that come: what a pass takes cannot be learned from it."""
+
+    wait: Callable[[], None] = _over
+    """Returns when the pass is over. Reading the values waits for a device that is there; of an emulated one they are there before, and
+    whoever makes use of them calls this first."""
 
     def of(self, entry: int) -> torch.Tensor:
         """Logits of one entry. Shape (wanted rows, V)."""

@@ -1,6 +1,6 @@
 """The target without threads, clocks and sockets: events in, a pass to run or a time to wait, outputs out.
 
-Whoever drives it (`target_worker.py` in real time, `cluster.simulate` in virtual time) repeats: `take` what arrived, `begin`, `run` the
+Whoever drives it (`target_worker.py` in real time, `cluster.simulate` in virtual time) repeats: `take` what arrived, `begin`, `launch` the
 pass, `finish` and `tidy` it. What `take_outputs` gives is sent while the next pass runs, or before it is planned if that pass waits for answers.
 """
 
@@ -183,12 +183,17 @@ class TargetCore:
             return pass_
         return Wait(seconds=None if math.isinf(pass_) else pass_)
 
-    def run(self, pass_: Pass) -> Computed:
-        """Runs a pass; sessions are not touched. Raises whatever the model raises."""
+    def launch(self, pass_: Pass) -> Callable[[], Computed]:
+        """Begins a pass; what is returned waits for it. Sessions are not touched. Both raise whatever the model raises."""
         logits = self.state.engine.forward(pass_.batch)
         reads = [draws.start(pass_, logits) for draws in self._draws]
-        walks = Walks.united(len(pass_.rows_E), (read() for read in reads))
-        return Computed(logits=logits, walks=walks)
+
+        def read() -> Computed:
+            walks = Walks.united(len(pass_.rows_E), (read() for read in reads))
+            logits.wait()
+            return Computed(logits=logits, walks=walks)
+
+        return read
 
     def finish(self, pass_: Pass, computed: Computed, now: float) -> bool:
         """Commits what a pass gave.

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import TypeVar
 
 import structlog
 
@@ -32,6 +33,8 @@ MAX_FAILED_PASSES = 3
 whatever it is asked, is broken, and only a restart of the actor mends it."""
 
 _log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 
 class EngineBroken(RuntimeError):
@@ -97,6 +100,7 @@ class TargetWorker:
         self._wake = WakeEvent()
         self._stopping = False
         self._failed_passes = 0
+        self._runs_beside = engine.spec.runs_beside
 
     # -- other threads ---------------------------------------------------------------------------------------------
 
@@ -171,7 +175,8 @@ class TargetWorker:
             self._core.take(event, self._clock(), arrived)
         pass_ = self._core.begin(self._clock())
         # Sending takes the interpreter from this thread. While a pass runs, or is waited for, nobody misses it.
-        self._flush()
+        if isinstance(pass_, Wait) or not self._runs_beside:
+            self._flush()
         if isinstance(pass_, Wait):
             return pass_.seconds
         self._failed_passes = 0 if self._run(pass_) else self._failed_passes + 1
@@ -203,11 +208,17 @@ class TargetWorker:
         return succeeded
 
     def _compute(self, pass_: Pass) -> Computed:
+        read = self._model(lambda: self._core.launch(pass_))
+        if self._runs_beside:
+            self._flush()
+        return self._model(read)
+
+    def _model(self, call: Callable[[], T]) -> T:
         """Lets others take candidates in while the model runs. They are at it for a fraction of a millisecond, which is as long
         as this waits."""
         self._turn.release()
         try:
-            return self._core.run(pass_)
+            return call()
         except Exception as error:
             raise _ModelError(error) from error
         finally:

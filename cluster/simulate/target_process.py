@@ -179,7 +179,7 @@ class TargetProcess(Process):
         batch = decided.batch
         self.spend(self._prices.target.begin.seconds(len(batch), batch.num_rows))
         began_s = self.device.pass_s
-        self._computed = self.core.run(decided)
+        self._computed = self.core.launch(decided)()
         self._model_s = self.device.pass_s - began_s
         self._pass, self._began = decided, self.now
         self._ends = self._passes_on.run(self.now, self._model_s)

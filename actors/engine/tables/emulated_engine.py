@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from outrider.actors.engine.engine_settings import EngineSettings
@@ -75,6 +76,8 @@ class EmulatedEngine(TabularEngine):
         self._clock = WallClock() if clock is None else clock
         self._late_s = 0.0
         """By how much a sleep ends later than asked for, as a rule. A device does not, so it is slept so much less."""
+        self._ends: float | None = None
+        """When the pass that runs is over; None: none runs."""
 
     def seconds_of(self, batch: Sequence[Rows]) -> float:
         """What a pass over a batch takes by the profile, in seconds, with what the slots hold now. Runs nothing."""
@@ -86,18 +89,25 @@ class EmulatedEngine(TabularEngine):
         )
 
     def forward(self, batch: Sequence[Rows]) -> Logits:
-        """See `Engine`. Returns when the pass is over by the clock."""
+        """See `Engine`. The pass begins when the last one is over, and is over when `Logits.wait` returns."""
+        self._wait()
         began = self._clock.now()
         arrays = packed(batch)
         logits = self.compute(arrays)
-        ends = began + self.seconds_of(arrays)
+        self._ends = began + self.seconds_of(arrays)
+        return replace(logits, wait=self._wait)
+
+    def _wait(self) -> None:
+        """Sleeps until the pass that runs is over."""
+        if self._ends is None:
+            return
+        ends, self._ends = self._ends, None
         left = ends - self._clock.now()
         if left > self._late_s:
             self._clock.sleep(left - self._late_s)
             late = self._clock.now() - ends
             if abs(late) > LATE_STEP_S:
                 self._late_s = max(0.0, self._late_s + math.copysign(LATE_STEP_S, late))
-        return logits
 
     def compute(self, batch: Sequence[Rows]) -> Logits:
         """As `forward`, but at once."""

@@ -53,7 +53,7 @@ def time_passes(
                 break
             batch = [Rows(slot=slot, tokens=[0] * rows, parents=_bush(rows))]
             started = clock()
-            engine.forward(batch)
+            engine.forward(batch).wait()
             wait_for(engine.spec.device)
             curve[rows] = min(curve.get(rows, math.inf), clock() - started)
             engine.truncate(slot, context)
@@ -79,7 +79,7 @@ def time_prompt_row(engine: Engine, clock: Callable[[], float], rows: int) -> fl
         count = max(1, int(part * most))
         started = clock()
         chunk = Rows(slot=slot, tokens=[0] * count, parents=range(-1, count - 1), logits="last")
-        engine.forward([chunk])
+        engine.forward([chunk]).wait()
         wait_for(engine.spec.device)
         row_s = min(row_s, (clock() - started) / count)
         engine.truncate(slot, 0)
