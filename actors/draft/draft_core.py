@@ -232,6 +232,8 @@ class DraftCore:
             self._plan = None
         try:
             grown = self.drafter.grow(plan, logits)
+            if logits is not None:
+                logits.wait()
         except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the drafter
             self.fail(plan, error)
             return

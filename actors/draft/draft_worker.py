@@ -129,7 +129,6 @@ class DraftWorker:
         try:
             if plan.batch is not None and engine is not None:
                 logits = engine.forward(plan.batch)
-                logits.wait()
         except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the worker
             self.core.fail(plan, error)
             return

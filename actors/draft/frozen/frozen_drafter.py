@@ -262,6 +262,7 @@ class SampledDrafter:
             return []
         # At once, because a softmax of many rows costs little more than one of few.
         probs_RV = torch.softmax(torch.cat(scores).double(), dim=-1).cpu().numpy()
+        logits.wait()
         grown: list[DraftSession] = []
         first = 0
         for (session, state), scores_NV in zip(growing, scores, strict=True):

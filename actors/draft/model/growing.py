@@ -14,7 +14,7 @@ from outrider.actors.draft.trees.forest import ROOT, Forest
 from outrider.actors.draft.trees.scoring import Scorer, confine
 from outrider.actors.draft.trees.token_places import Places, ScoredTokens
 from outrider.actors.engine.graphs.cuda_graph import recorder_for
-from outrider.actors.engine.protocol import Engine
+from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.speculation.options import Sampling
 
 Int64s = NDArray[np.int64]
@@ -84,7 +84,7 @@ class Grower:
         self,
         rows_R: Int64s,
         nodes_R: Int64s,
-        logits_RV: torch.Tensor,
+        logits: Logits,
         levels_R: Int64s | None = None,
     ) -> float:
         """Adds the children of nodes that were run.
@@ -92,7 +92,7 @@ class Grower:
         Args:
             rows_R: Their sessions, those of a session one after another.
             nodes_R: The nodes, or `ROOT`.
-            logits_RV: At them. May be written into.
+            logits: At them. May be written into.
             levels_R: How sure the model is of each row, as `Sharpness` counts; None: it does not say.
 
         Returns:
@@ -101,7 +101,11 @@ class Grower:
         depths_R = self._forest.depths_SM.take(self._forest.places(rows_R, nodes_R))
         if levels_R is None:
             levels_R = np.zeros(len(rows_R), np.int64)
-        chosen = self.score(rows_R, depths_R.astype(np.int64), logits_RV, levels_R, nodes_R=nodes_R)
+        chosen = self.score(
+            rows_R, depths_R.astype(np.int64), logits.values_RV, levels_R, nodes_R=nodes_R
+        )
+        # A device makes the choice itself, as part of its pass.
+        logits.wait()
         worth = self._add(rows_R, nodes_R, levels_R, chosen)
         if self._sessions.roots:
             self.add_roots(rows_R[nodes_R == ROOT])

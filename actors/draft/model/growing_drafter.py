@@ -230,7 +230,7 @@ class AutoregressiveDrafter:
         if not len(rows_R):
             return rows_R
         self._forest.run(plan.rows_K, plan.nodes_K)
-        added = self._grower.grow(rows_R, nodes_R, logits.values_RV, self._levels())
+        added = self._grower.grow(rows_R, nodes_R, logits, self._levels())
         ran = len(done) + float(plan.values_K.sum())
         self._yield += (1.0 - learning.PASSES) * (min(added / ran, 1.0) - self._yield)
         if not plan.num_reading:
