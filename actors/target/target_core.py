@@ -41,8 +41,9 @@ from outrider.actors.target.state.target_events import (
 )
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.state.target_state import TargetState
-from outrider.actors.target.verify.commit import commit, end_sessions, tell_drafters
+from outrider.actors.target.verify.commit import commit, end_sessions
 from outrider.actors.target.verify.draws_by_kind import draws_by_kind
+from outrider.actors.target.verify.telling import tell_coordinators, tell_drafters
 from outrider.actors.target.verify.walks import Walks, moves_of
 from outrider.actors.tracing.recorder import Recorder
 
@@ -90,6 +91,8 @@ class TargetCore:
         self._draws = draws_by_kind(self.state)
         self._feedback = FeedbackTaps(self.state.table)
         self._untidy: tuple[Pass, Walks, Round, Logits] | None = None
+        self._unsaid: tuple[Pass, Round, Walks] | None = None
+        """The last round, as long as coordinators have not been told of it: the next pass does not depend on that."""
         self._untold: tuple[Round, TargetActivity] | None = None
         """The last round, as long as drafters have not been told of it: with the next pass planned they may be told to rest as well."""
         self._committed = 0
@@ -112,9 +115,12 @@ class TargetCore:
         return self._planner.take_busy(now)
 
     def take_outputs(self) -> list[Output]:
-        """What coordinators and drafters are to hear, in order."""
-        self._tell()
-        return self.state.take_outputs()
+        """What coordinators and drafters are to hear, in order: tokens first, as clients wait for them."""
+        planned = self.state.take_outputs()
+        self._tell_coordinators()
+        tokens = self.state.take_outputs()
+        self._tell_drafters()
+        return tokens + planned + self.state.take_outputs()
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -216,15 +222,27 @@ class TargetCore:
         accepted_E = np.maximum(done.counts_E - 1, 0)
         state.table.cached_S[done.rows_E] += accepted_E
         next_ = self._planner.finished(pass_, done, now)
+        self._unsaid = pass_, done, walks
         self._untold = done, next_
         if state.is_resting:
             # Drafters at rest hear nothing, and woken with the next pass they are told all that they missed.
-            self._tell()
+            if (state.table.rested_S[done.rows_E] < 0).any():
+                self._tell()
+            self._untold = None
         self._untidy = pass_, walks, done, computed.logits
         self._committed, self._handles = done.num_tokens, state.table.handles_S[pass_.rows_E]
         return next_.wait_s > 0.0
 
     def _tell(self) -> None:
+        self._tell_coordinators()
+        self._tell_drafters()
+
+    def _tell_coordinators(self) -> None:
+        if self._unsaid is not None:
+            said, self._unsaid = self._unsaid, None
+            tell_coordinators(self.state, *said)
+
+    def _tell_drafters(self) -> None:
         if self._untold is not None:
             told, self._untold = self._untold, None
             tell_drafters(self.state, *told)
@@ -240,7 +258,9 @@ class TargetCore:
         kept_E = np.zeros(len(pass_.rows_E), np.int64)
         kept_E[done.entries_E] = np.maximum(done.counts_E - 1, 0)
         self.state.engine.rebase(moves_of(pass_, walks, kept_E))
-        end_sessions(self.state, done)
+        if np.count_nonzero(done.over_E):
+            self._tell_coordinators()
+            end_sessions(self.state, done)
 
     def booked(self, pass_: Pass, *, model_s: float, now: float, is_usual: bool = True) -> None:
         """Takes in how long a pass took, everything included.
@@ -263,6 +283,7 @@ class TargetCore:
     def apart(self, pass_: Pass, now: float) -> list[Pass]:
         """A pass that failed, session by session and without candidates, so that whatever one of them brought along costs the
         others nothing but time."""
+        self._tell()
         self.state.tally.failed_passes += 1
         passes = []
         for entry, row in enumerate(pass_.rows_E.tolist()):

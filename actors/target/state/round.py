@@ -35,6 +35,9 @@ class Round:
     stopped_E: Bools
     """It ended with a stop token."""
 
+    drawn_N: Bools
+    """Which candidates of the pass were drawn."""
+
     @property
     def num_tokens(self) -> int:
         """Tokens of all sessions."""

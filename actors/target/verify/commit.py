@@ -1,4 +1,4 @@
-"""What a pass decided becomes text: commitment, what is learned from it, and what coordinators and drafters are told.
+"""What a pass decided becomes text: commitment, and what is learned from it for the next pass. `telling.py` has the rest.
 
 A token is committed only by what the target itself drew or tested, so candidates can change speed and nothing else.
 """
@@ -8,28 +8,22 @@ from __future__ import annotations
 import numpy as np
 
 from outrider.actors.engine.protocol import Logits
-from outrider.actors.exchange import verdicts as wire
-from outrider.actors.exchange.commits import Commits
 from outrider.actors.speculation.trees.path_keys import Int64s
-from outrider.actors.speculation.trees.ragged import sizes_of, starts_of
 from outrider.actors.target.candidates.candidate_store import NO_COLUMN
 from outrider.actors.target.state import yields
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.round import OWN, Round
-from outrider.actors.target.state.session_table import MOST_DEPTH, Bools
+from outrider.actors.target.state.session_table import Bools
 from outrider.actors.target.state.target_events import (
-    CommitFrame,
-    Committed,
     Finish,
     Finished,
-    VerdictsSent,
 )
 from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.target.verify.walks import Walks
 
 
 def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now: float) -> Round:
-    """Commits what was drawn, and says so to the coordinators.
+    """Commits what was drawn.
 
     Args:
         state: The sessions.
@@ -60,9 +54,9 @@ def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now
         origins_ET=origins_ET,
         over_E=stopped_E | (counts_E >= table.remaining_S[rows_E]),
         stopped_E=stopped_E,
+        drawn_N=drawn_N,
     )
-    _learn(state, pass_, done, drawn_N)
-    _count(state, pass_, done, drawn_N, walks)
+    _learn(state, pass_, done)
     if state.recording.is_on:
         state.recording.decided(pass_, done, drawn_N)
     lasts_E = table.tokens_SL[rows_E, table.lengths_S[rows_E] - 1].astype(np.int64)
@@ -76,7 +70,6 @@ def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now
         table.counts["stale"][rows_E] += store.advance(rows_E)
     if table.rooted_S[rows_E].any():
         state.roots.follow(pass_, done, lasts_E, nodes_ET, logits)
-    _tell(state, done, walks)
     return done
 
 
@@ -91,9 +84,9 @@ def until_stop(stops_EK: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> tuple[I
     return np.where(stopped_E, is_stop_ET.argmax(axis=1) + 1, counts_E), stopped_E
 
 
-def _learn(state: TargetState, pass_: Pass, done: Round, drawn_N: Bools) -> None:
+def _learn(state: TargetState, pass_: Pass, done: Round) -> None:
     """Tells what became of the candidates that the walks met."""
-    entries_N = pass_.entries_N
+    entries_N, drawn_N = pass_.entries_N, done.drawn_N
     had_E = np.zeros(len(pass_.rows_E), np.bool_)
     had_E[entries_N[pass_.drafters_N >= 0]] = True
     yields.took(
@@ -110,106 +103,6 @@ def _learn(state: TargetState, pass_: Pass, done: Round, drawn_N: Bools) -> None
     # What was never stated cannot have been wrong.
     is_met_N = (drawn_N[parents_N] | ~has_parent_N) & (pass_.columns_N != NO_COLUMN)
     state.trust.observe(pass_.drafters_N[is_met_N], pass_.estimates_N[is_met_N], drawn_N[is_met_N])
-
-
-def _count(state: TargetState, pass_: Pass, done: Round, drawn_N: Bools, walks: Walks) -> None:
-    counts, rows_E = state.table.counts, done.rows_E
-    sizes_E = sizes_of(pass_.starts_E)[done.entries_E]
-    counts["tokens"][rows_E] += done.counts_E
-    counts["near_ties"][rows_E] += walks.near_ties_E[done.entries_E]
-    counts["rounds"][rows_E] += sizes_E > 0
-    counts["plain_passes"][rows_E] += sizes_E == 0
-    if not len(drawn_N):
-        return
-    entries_N = pass_.entries_N
-    num_entries = len(pass_.rows_E)
-    accepted_E = np.bincount(entries_N[drawn_N], minlength=num_entries)[done.entries_E]
-    deepest = np.zeros(num_entries, np.int64)
-    np.maximum.at(deepest, entries_N, pass_.depths_N)
-    counts["verified"][rows_E] += sizes_E
-    counts["accepted"][rows_E] += accepted_E
-    levels = np.arange(MOST_DEPTH)
-    state.table.reached_SD[rows_E] += levels < deepest[done.entries_E, None]
-    state.table.accepted_SD[rows_E] += levels < accepted_E[:, None]
-    state.tally.decided(state.drafters, pass_.drafters_N, pass_.depths_N, drawn_N)
-
-
-def _tell(state: TargetState, done: Round, walks: Walks) -> None:
-    """What coordinators hear of tokens, one frame a stream."""
-    table, rows_E = state.table, done.rows_E
-    origins_ET = np.full(done.origins_ET.shape, -1)
-    entry, step = (done.origins_ET >= 0).nonzero()
-    origins_ET[entry, step] = table.origins_SD[rows_E[entry], done.origins_ET[entry, step]]
-    reports_E = table.reports_S[rows_E]
-    for index in reports_E.nonzero()[0].tolist():
-        count = int(done.counts_E[index])
-        state.say(
-            Committed(
-                owner=state.sessions[int(rows_E[index])].owner,
-                epoch=int(table.epochs_S[rows_E[index]]),
-                tokens=tuple(done.tokens_ET[index, :count].tolist()),
-                origins=tuple(origins_ET[index, :count].tolist()),
-                logprobs=tuple(walks.logprobs.get(int(done.entries_E[index]), ())[:count]),
-            )
-        )
-    streams_E = np.where(reports_E, -1, table.streams_S[rows_E])
-    for stream in sorted(set(streams_E[streams_E >= 0].tolist())):
-        chosen = (streams_E == stream).nonzero()[0]
-        is_walked = np.arange(done.tokens_ET.shape[1]) < done.counts_E[chosen, None]
-        commits = Commits(
-            sessions_E=table.numbers_S[rows_E[chosen]],
-            epochs_E=table.epochs_S[rows_E[chosen]],
-            starts_E=starts_of(done.counts_E[chosen]),
-            tokens_T=done.tokens_ET[chosen][is_walked],
-            origins_T=origins_ET[chosen][is_walked],
-        )
-        state.say(CommitFrame(stream=stream, commits=commits))
-
-
-def tell_drafters(state: TargetState, done: Round, target: wire.TargetActivity) -> None:
-    """What drafters hear of the round, one frame each. Those at rest are told once; when they are woken they hear the rest.
-
-    Args:
-        state: The sessions.
-        done: What was committed.
-        target: What the target does next.
-    """
-    table = state.table
-    goes_on = (~done.over_E & (table.rested_S[done.rows_E] < 0)).nonzero()[0]
-    if not len(goes_on):
-        return
-    credits_E = state.credits_of(done.rows_E[goes_on])
-    starving_E = ~state.has_candidates(done.rows_E[goes_on])
-    root_counts, roots = state.roots.told(done.rows_E[goes_on])
-    for number in state.live:
-        is_told = table.joined_SD[done.rows_E[goes_on], number]
-        told = is_told.nonzero()[0]
-        if not len(told):
-            continue
-        chosen = goes_on[told]
-        rows = done.rows_E[chosen]
-        is_walked = np.arange(done.tokens_ET.shape[1]) < done.counts_E[chosen, None]
-        verdicts = wire.Verdicts(
-            target=target,
-            handles_E=table.handles_S[rows],
-            epochs_E=table.epochs_S[rows],
-            lengths_E=table.lengths_S[rows],
-            hashes_E=table.hashes_of(rows),
-            credits_E=credits_E[told],
-            seen_E=table.seen_SD[rows, number],
-            starving_E=starving_E[told],
-            starts_E=starts_of(done.counts_E[chosen]),
-            tokens_T=done.tokens_ET[chosen][is_walked],
-            root_starts_E=starts_of(root_counts[told]),
-            roots_T=roots[is_told.repeat(root_counts)],
-        )
-        sizes = wire.ENTRY_BYTES + 2 * (done.counts_E[chosen] + root_counts[told])
-        table.counts["wire_bytes"][rows] += sizes
-        name = state.drafters[number]
-        state.tally.of(name).sent += int(sizes.sum())
-        state.say(VerdictsSent(drafter=name, verdicts=verdicts))
-    if state.is_resting:
-        table.rested_S[done.rows_E[goes_on]] = table.lengths_S[done.rows_E[goes_on]]
 
 
 def end_sessions(state: TargetState, done: Round) -> None:

@@ -87,11 +87,28 @@ def test_a_pass_takes_what_the_profile_says() -> None:
     first = [Rows(slot=a, tokens=[1, 2, 3, 4], parents=[-1, 0, 1, 2])]
     assert tables.seconds_of(first) == 1.0 + 4 * 0.25 + 0.5
     assert (tables.scratch(a), clock.sleeps) == (0, [])
-    tables.forward(first)
+    tables.forward(first).wait()
     tables.rebase(Moves.one(a, [0, 1, 2, 3]))
     second = [Rows(slot=a, tokens=[5], parents=[-1]), Rows(slot=b, tokens=[5], parents=[-1])]
-    tables.forward(second)
+    tables.forward(second).wait()
     assert clock.sleeps == [2.5, 1.0 + 2 * 0.25 + 2 * 0.5 + 4 * 0.125]
+
+
+def test_a_pass_runs_beside_the_host() -> None:
+    """What the host does before it waits is part of the pass; the next one begins when it is over, waited for or not."""
+    clock = Clock()
+    tables = engine(clock=clock)
+    tables.acquire()
+    rows = [Rows(slot=0, tokens=[1], parents=[-1])]
+    logits = tables.forward(rows)
+    assert clock.sleeps == []
+    clock.time += 0.75
+    logits.wait()
+    logits.wait()
+    assert clock.sleeps == [1.75 - 0.75]
+    tables.forward(rows)
+    tables.forward(rows).wait()
+    assert clock.sleeps == [1.0, 1.75, 1.75]
 
 
 def test_the_time_of_computing_is_part_of_the_pass() -> None:
@@ -100,13 +117,13 @@ def test_the_time_of_computing_is_part_of_the_pass() -> None:
     slow = Clock(step=0.5)
     tables = engine(clock=slow)
     tables.acquire()
-    tables.forward(rows)
+    tables.forward(rows).wait()
     # It began at 100 and a half passed before the sleep was reckoned; the other half is that look itself.
     assert slow.sleeps == [1.75 - 0.5]
     slower = Clock(step=9.0)
     tables = engine(clock=slower)
     tables.acquire()
-    tables.forward(rows)
+    tables.forward(rows).wait()
     assert slower.sleeps == []
 
 
@@ -121,7 +138,7 @@ def test_passes_are_not_longer_for_late_awakenings() -> None:
     for number in range(80):
         clock.late = 1.0 if number == 70 else late_s
         began = clock.time
-        tables.forward(rows)
+        tables.forward(rows).wait()
         took.append(clock.time - began)
         tables.truncate(0, 0)
     assert took[0] == pytest.approx(1.75 + late_s)

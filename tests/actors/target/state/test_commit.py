@@ -40,7 +40,8 @@ from outrider.actors.target.state.target_events import (
     VerdictsSent,
 )
 from outrider.actors.target.state.target_state import TargetState
-from outrider.actors.target.verify.commit import commit, end_sessions, tell_drafters
+from outrider.actors.target.verify.commit import commit, end_sessions
+from outrider.actors.target.verify.telling import tell_coordinators, tell_drafters
 from outrider.actors.target.verify.walks import Walks
 
 VOCAB = 9
@@ -336,7 +337,8 @@ def test_what_was_learned_and_counted(seed: int) -> None:
             share = 1.0 - (learning.PASSES if is_frozen else learning.ROUNDS)
             yields[row] = (1.0 - share) * yields[row] + share * len(one.tokens)
             hits[row] = (1.0 - share) * hits[row] + share * (len(one.tokens) > 1)
-    commit(state, pass_, case.walks, case.logits, now=7.5)
+    done = commit(state, pass_, case.walks, case.logits, now=7.5)
+    tell_coordinators(state, pass_, done, case.walks)
     for name in set(counts) - {"stale"}:
         assert table.counts[name].tolist() == [counts[name][row] for row in range(table.num_rows)]
     for matrix, wanted in ((table.reached_SD, reached), (table.accepted_SD, accepted)):
@@ -364,6 +366,7 @@ def test_candidates_behind_the_end_of_a_text_do_not_count() -> None:
     offsets = pass_.batch.offsets
     logits = Logits(values_RV=torch.zeros((offsets[-1], VOCAB)), offsets=offsets)
     done = commit(sessions.state, pass_, walks, logits, now=7.5)
+    tell_coordinators(sessions.state, pass_, done, walks)
     assert done.counts_E.tolist() == [2]
     assert done.origins_ET[0].tolist() == [0, 0, OWN, OWN]
     assert sessions.state.table.counts["accepted"][row] == 2
@@ -376,7 +379,9 @@ def test_coordinators_hear_of_all_tokens(seed: int) -> None:
     case = a_case(seed)
     state, table = case.state, case.state.table
     expected = plain_round(case)
-    commit(state, case.pass_, case.walks, case.logits, now=7.5)
+    done = commit(state, case.pass_, case.walks, case.logits, now=7.5)
+    assert not state.take_outputs()
+    tell_coordinators(state, case.pass_, done, case.walks)
     alone, frames = list[Committed](), list[CommitFrame]()
     for output in state.take_outputs():
         if isinstance(output, Committed):
@@ -421,6 +426,7 @@ def committed(seed: int) -> tuple[Case, list[Expected], Round]:
     case = a_case(seed)
     expected = plain_round(case)
     done = commit(case.state, case.pass_, case.walks, case.logits, now=7.5)
+    tell_coordinators(case.state, case.pass_, done, case.walks)
     case.state.take_outputs()
     return case, expected, done
 
