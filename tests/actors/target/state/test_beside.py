@@ -133,11 +133,14 @@ def test_tokens_leave_before_a_processor_begins() -> None:
     assert log.events == ["begin", *("1 sent", "begin") * 2, "1 sent", "finished"]
 
 
+@pytest.mark.parametrize("logprobs", [None, 1])
 @pytest.mark.parametrize("kind", [Beside, Processor])
-def test_tokens_leave_before_a_failure_is_told(kind: type[Beside | Processor]) -> None:
+def test_tokens_leave_before_a_failure_is_told(
+    kind: type[Beside | Processor], logprobs: int | None
+) -> None:
     """The pass that begins while they wait fails, and its session with it."""
     log = Log()
     log.fails_after = 2
-    run(kind(TABLE, log), log)
+    run(kind(TABLE, log), log, logprobs=logprobs)
     said = [event for event in log.events if event not in ("begin", "device")]
     assert said == ["1 sent", "1 sent", "failed"]
