@@ -1,8 +1,8 @@
 """An engine at the speed of a device that is not there: tokens from a table, and passes that take what a profile says, asleep.
 
 So the whole service - Ray, gRPC, scheduling, drawing - can be run and measured as it would be beside that device, on a machine that
-has only processors. What computing the tokens takes counts as part of the pass, so passes that a profile makes shorter than that
-(about 0.2 ms for 64 sessions) come out longer.
+has only processors. As beside a device, the host goes on while a pass runs, until it asks for what came of it. What computing the tokens
+takes, and drawing or choosing them, counts as part of the pass, so passes that a profile makes shorter than that come out longer.
 """
 
 from __future__ import annotations
