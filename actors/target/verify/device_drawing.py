@@ -77,8 +77,7 @@ class DeviceDraws:
         table = self._table
         entries_B = pass_.decided_as(POOLED)
         if not len(entries_B):
-            wait_for(self._device)
-            return lambda: None
+            return lambda: wait_for(self._device)
         forest = _forest(pass_, entries_B, table.remaining_S[pass_.rows_E[entries_B]])
         rows_B = pass_.rows_E[entries_B]
         values_RV = logits.values_RV

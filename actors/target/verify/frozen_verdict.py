@@ -104,10 +104,13 @@ class FrozenDraws:
         self._store = store
 
     def start(self, pass_: Pass, logits: Logits) -> Read:
-        """See `Decider`: all is done when this returns."""
+        """See `Decider`: all is done once it is asked for."""
+        return lambda: self._decided(pass_, logits)
+
+    def _decided(self, pass_: Pass, logits: Logits) -> Walks | None:
         entries_B = pass_.decided_as(FROZEN)
         if not len(entries_B):
-            return lambda: None
+            return None
         walks = Walks.empty(len(pass_.rows_E), 1 + int(sizes_of(pass_.starts_E).max()))
         roots_E = pass_.roots_E()
         for entry in entries_B.tolist():
@@ -116,7 +119,7 @@ class FrozenDraws:
             logits_RV = logits.values_RV[start : start + 1 + frozen.tree.num_nodes]
             walk = _walk(session, logits_RV, frozen)
             walks.put(entry, walk, 0, _logprobs(session, logits_RV, walk))
-        return lambda: walks
+        return walks
 
 
 def _walk(session: TargetSession, logits_RV: torch.Tensor, frozen: FrozenTree) -> Walk:

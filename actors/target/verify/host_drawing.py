@@ -102,18 +102,21 @@ class HostDraws:
         self._call_values = call_values
 
     def start(self, pass_: Pass, logits: Logits) -> Read:
-        """Draws and walks every session of a pass that samples by coupled draws: all is done when this returns."""
+        """Draws and walks every session of a pass that samples by coupled draws, once it is asked for."""
+        return lambda: self._drawn(pass_, logits)
+
+    def _drawn(self, pass_: Pass, logits: Logits) -> Walks | None:
         wait_for(self._device)
         entries_B = pass_.decided_as(POOLED)
         if not len(entries_B):
-            return lambda: None
+            return None
         family = Family(pass_, self._table.remaining_S)
         logprobs: dict[int, list[Logprob]] = {}
         visited_BT = self._walk(pass_, family, entries_B, logits.values_RV, logprobs)
         near_ties_B = self._table.near_ties_S[pass_.rows_E[entries_B]]
         walks = _walks_of(pass_, family, entries_B, visited_BT, near_ties_B)
         walks.logprobs = logprobs
-        return lambda: walks
+        return walks
 
     def _walk(
         self,
