@@ -233,6 +233,7 @@ class DraftCore:
         try:
             grown = self.drafter.grow(plan, logits)
             if logits is not None:
+                # Nothing that was grown leaves before the pass is over, whether the method has waited or not.
                 logits.wait()
         except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the drafter
             self.fail(plan, error)

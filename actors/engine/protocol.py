@@ -341,7 +341,7 @@ class Engine(Protocol):
         ...
 
     def forward(self, batch: Sequence[Rows]) -> Logits:
-        """Runs one batch; each slot occurs at most once. The rows become scratch rows.
+        """Runs one batch; each slot occurs at most once. The rows become scratch rows. May return before the pass is over: `Logits.wait`.
 
         Raises:
             SlotOverflow: A slot's rows do not fit. Nothing was run.

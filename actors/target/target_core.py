@@ -225,7 +225,7 @@ class TargetCore:
         self._unsaid = pass_, done, walks
         self._untold = done, next_
         if state.is_resting:
-            # Drafters at rest hear nothing, and woken with the next pass they are told all that they missed.
+            # Drafters at rest hear nothing, and woken with the next pass they are told all that they missed. Before that they hear once that they rest.
             if (state.table.rested_S[done.rows_E] < 0).any():
                 self._tell()
             self._untold = None

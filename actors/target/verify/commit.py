@@ -14,10 +14,7 @@ from outrider.actors.target.state import yields
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.round import OWN, Round
 from outrider.actors.target.state.session_table import Bools
-from outrider.actors.target.state.target_events import (
-    Finish,
-    Finished,
-)
+from outrider.actors.target.state.target_events import Finish, Finished
 from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.target.verify.walks import Walks
 
