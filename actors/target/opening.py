@@ -91,6 +91,7 @@ def open_session(
     table.speculates_S[row] = speculation.enabled
     table.max_nodes_S[row] = speculation.max_nodes
     table.max_depth_S[row] = speculation.max_depth
+    table.hoped_S[row] = state.stores[kind].hope(speculation)
     yields.begin(table, np.array([row]))
     table.say(np.array([row]), state.clock.at(now))
     table.heard_S[row], table.woken_S[row] = table.lengths_S[row] - 1, 0

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.frozen.frozen_candidates import FrozenCandidates
+from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.target.candidates.candidate_pools import Grafted
 
@@ -101,6 +102,14 @@ class CandidateStore(Protocol):
 
     survives: bool
     """Whether what a text has grown past may hold candidates for it still: then an answer to an older text is of use."""
+
+    def hope(self, speculation: Speculation) -> float:
+        """Tokens that a pass over a session's candidates is taken to commit before one has.
+
+        Args:
+            speculation: The session's options.
+        """
+        ...
 
     def graft(self, found: Arrived, rows_E: Int64s, number: int) -> Grafted:
         """Takes in a drafter's candidates, all of them for texts that are, were or may become those of their sessions.

@@ -8,6 +8,9 @@ costs `pace x w` tokens. What it brings:
   which their answers are due;
 - a session whose tree has survived the last verdict gets what drafters answer to that verdict: `open x (more - saved)`, where *open* is the
   probability that the text leaves its tree through a leaf, and *saved* what the answer is worth one pass later anyway;
+- a session whose candidates fit one text only, as frozen trees do, and are drafted while passes run, loses the time that its tree has taken if it goes along
+  without it: a token a pass, and the tree begins anew. It is *left out* of passes while `(yield - 1) x pass` is longer than what is left of the answer, half a pass more
+  where passes of others run meanwhile; and these wait for it while what it loses by a pass's time, `yield x pass / (answer + pass)`, is more than what they lose;
 - a session whose new tree is still coming in gets one level more: the value of its leaves times the rate at which a level hits, less what the rows
   cost.
 
@@ -93,6 +96,43 @@ class Waiting:
         latest_E = np.maximum.accumulate(self.first.lefts_s(elapsed_E))
         best = int((gains_E - pace * latest_E).argmax())
         return self.left_s(float(gains_E[best]), pace, self.first, float(elapsed_E[best]))
+
+    def out_s(
+        self,
+        yields_E: Float64s,
+        elapsed_E: Float64s,
+        pass_s: float,
+        *,
+        is_busy: bool,
+        most_s: float,
+    ) -> Float64s:
+        """For how long sessions whose candidates fit one text only are left out of passes; 0: they go along.
+
+        Args:
+            yields_E: Tokens that a pass over the candidates of each commits.
+            elapsed_E: Seconds for which its candidates have been due.
+            pass_s: Seconds of a pass.
+            is_busy: Passes run meanwhile; the last of them is in the way for half its time.
+            most_s: The longest time.
+        """
+        worth_E = np.minimum((yields_E - 1.0 - 0.5 * is_busy) * pass_s, most_s)
+        left_E = worth_E - elapsed_E
+        is_out_E = (self.first.lefts_s(elapsed_E) < worth_E) & (left_E > SMALLEST_S)
+        return np.where(is_out_E, left_E, 0.0)
+
+    def together_s(
+        self, yields_E: Float64s, elapsed_E: Float64s, pass_s: float, pace: float
+    ) -> float:
+        """How long a pass that could begin waits for sessions that it would leave out: each of them would lose a pass's time; 0: begin now.
+
+        Args:
+            yields_E: As of `out_s`; so are the next two.
+            elapsed_E: See there.
+            pass_s: See there.
+            pace: As of `left_s`.
+        """
+        gains_E = yields_E * pass_s / (self.first.mean_s + pass_s)
+        return self.first_s(gains_E, elapsed_E, pace)
 
     def left_s(self, gain: float, pace: float, delay: Delay, elapsed_s: float) -> float:
         """How long to wait for an arrival; 0: begin now.

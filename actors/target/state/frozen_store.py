@@ -9,7 +9,9 @@ import structlog
 
 from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.process.seldom_log import SeldomLog
+from outrider.actors.speculation.choice.tree_shape import shape_of
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.target.candidates.candidate_pools import Grafted
 from outrider.actors.target.candidates.candidate_store import (
@@ -52,6 +54,10 @@ class FrozenStore:
         self.tested: dict[int, VerifiableTree] = {}
         """By row what was chosen last."""
         self._refusals = SeldomLog(_log)
+
+    def hope(self, speculation: Speculation) -> float:
+        """All of a tree and a token: there is none but by waiting, so what too small a hope keeps from being waited for is never learned."""
+        return 1.0 + shape_of(speculation, speculation.max_depth).depth
 
     def graft(self, found: Arrived, rows_E: Int64s, number: int) -> Grafted:
         """See `CandidateStore`; so are the others: keeps a tree, unless the text has passed it by, its drafter's is held already, or the verifier cannot take it."""

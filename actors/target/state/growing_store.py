@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from outrider.actors.exchange.candidates import Candidates
+from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.target.candidates.candidate_pools import Base, Grafted, Pools
 from outrider.actors.target.candidates.candidate_store import Arrived, Chosen, NodeFate
 from outrider.actors.target.candidates.trust import Trust
 from outrider.actors.target.schedule.cost import CostModel
 from outrider.actors.target.schedule.selection import select
+from outrider.actors.target.state import yields
 from outrider.actors.target.state.session_table import Bools, Float64s, SessionTable
 from outrider.actors.target.state.target_settings import TargetSettings
 
@@ -36,6 +38,11 @@ class GrowingStore:
         self._trust = trust
         self._cost = cost
         self._settings = settings
+
+    def hope(self, speculation: Speculation) -> float:
+        """That of a small distilled drafter."""
+        del speculation
+        return yields.PRIOR_YIELD
 
     def graft(self, found: Arrived, rows_E: Int64s, number: int) -> Grafted:
         """See `CandidateStore`; so are the others: unites trees with the pools."""

@@ -107,6 +107,8 @@ class SessionTable:
     """The last verdict left no candidates: a new tree is coming in, level by level."""
     waited_s_S: Float64s
     """When the target, free, began to wait for candidates of the session; nan: it does not."""
+    hoped_S: Float64s
+    """Tokens that a pass over candidates is taken to commit before one has."""
     yields_S: Float64s
     """Mean tokens of a pass over candidates."""
     bare_S: Int64s

@@ -16,7 +16,7 @@ draw as often as the first one, that would do so in 1 - 1 / 2.5 of the cases."""
 
 def begin(table: SessionTable, rows: Int64s) -> None:
     """Nothing is known of sessions yet."""
-    table.yields_S[rows], table.hits_S[rows] = PRIOR_YIELD, 1.0 - 1.0 / PRIOR_YIELD
+    table.yields_S[rows], table.hits_S[rows] = table.hoped_S[rows], 1.0 - 1.0 / PRIOR_YIELD
     table.bare_S[rows] = 0
 
 
