@@ -7,11 +7,10 @@ turns into bits. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
+Int64s = NDArray[np.int64]
 Uint32s = NDArray[np.uint32]
 
 MAX_BYTES = 5
@@ -22,15 +21,19 @@ _PLACES = np.arange(MAX_BYTES)
 _MORE = 1 << _BITS
 
 
-def encode(rows: Sequence[Uint32s]) -> bytes:
-    """The bytes of rows, one after the other; none is empty."""
-    if not rows:
+def encode(ids_T: Uint32s, starts_R: Int64s) -> bytes:
+    """The bytes of rows, one after the other.
+
+    Args:
+        ids_T: Ids of all rows, ascending within a row.
+        starts_R: Place of the first id of each row; none is empty.
+    """
+    if not len(ids_T):
         return b""
-    ids_T = np.concatenate(rows).astype(np.int64)
-    gaps_T = np.empty_like(ids_T)
-    gaps_T[1:] = ids_T[1:] - ids_T[:-1] - 1
-    starts = np.cumsum([0, *(len(ids_K) for ids_K in rows[:-1])])
-    gaps_T[starts] = ids_T[starts]
+    wide_T = ids_T.astype(np.int64)
+    gaps_T = np.empty_like(wide_T)
+    gaps_T[1:] = wide_T[1:] - wide_T[:-1] - 1
+    gaps_T[starts_R] = wide_T[starts_R]
     if not (gaps_T >= _MORE).any():
         return gaps_T.astype(np.uint8).tobytes()
     parts_TB = gaps_T[:, None] >> (_BITS * _PLACES)
@@ -41,36 +44,40 @@ def encode(rows: Sequence[Uint32s]) -> bytes:
     return packed
 
 
-def decode(data: bytes, counts: Sequence[int], vocab_size: int) -> list[Uint32s]:
-    """The rows, in order.
+def decode(data: bytes, starts_R: Int64s, total: int, vocab_size: int) -> Uint32s:
+    """The ids of all rows, in order.
 
     Args:
         data: The bytes of all rows, one after the other.
-        counts: Tokens of each row, at least 1.
+        starts_R: Place of the first id of each row; none is empty.
+        total: Ids in all.
         vocab_size: Ids must be below.
 
     Raises:
         ValueError: The bytes are not those of so many ids, or one is not below `vocab_size`.
     """
-    total = sum(counts)
     if not total:
         if data:
             raise ValueError(f"{len(data)} bytes for no tokens")
-        return []
-    parts_B = np.frombuffer(data, np.uint8).astype(np.int64)
-    ends = np.flatnonzero(parts_B < _MORE)
-    if len(ends) != total or ends[-1] != len(parts_B) - 1:
+        return np.zeros(0, np.uint32)
+    bytes_B = np.frombuffer(data, np.uint8)
+    ends = (bytes_B < _MORE).nonzero()[0]
+    if len(ends) != total or ends[-1] != len(bytes_B) - 1:
         raise ValueError(f"{len(data)} bytes that are not {total} gaps")
-    starts = np.append(0, ends[:-1] + 1)
-    lengths = ends - starts + 1
-    if lengths.max() > MAX_BYTES:
-        raise ValueError(f"a gap of {lengths.max()} bytes; at most {MAX_BYTES}")
-    places_B = np.arange(len(parts_B)) - np.repeat(starts, lengths)
-    gaps_T = np.add.reduceat(parts_B % _MORE << (_BITS * places_B), starts)
-    rows = [
-        np.cumsum(gaps_K + 1) - 1 for gaps_K in np.split(gaps_T, np.cumsum(counts)[:-1].tolist())
-    ]
-    greatest = max(int(ids_K[-1]) for ids_K in rows)
+    gaps_T = bytes_B.astype(np.int64)
+    if len(bytes_B) > total:
+        starts = np.concatenate(([0], ends[:-1] + 1))
+        lengths = ends - starts + 1
+        if lengths.max() > MAX_BYTES:
+            raise ValueError(f"a gap of {lengths.max()} bytes; at most {MAX_BYTES}")
+        places_B = np.arange(len(bytes_B)) - starts.repeat(lengths)
+        gaps_T = np.add.reduceat(gaps_T % _MORE << (_BITS * places_B), starts)
+    # Of all rows together first; what the rows before have added up to is taken off again.
+    ids_T = (gaps_T + 1).cumsum() - 1
+    before_R = ids_T[starts_R] - gaps_T[starts_R]
+    counts_R = np.diff(starts_R, append=total)
+    ids_T -= before_R.repeat(counts_R)
+    greatest = int(ids_T.max())
     if greatest >= vocab_size:
         raise ValueError(f"id {greatest}; the vocabulary has ids below {vocab_size}")
-    return [ids_K.astype(np.uint32) for ids_K in rows]
+    return ids_T.astype(np.uint32)

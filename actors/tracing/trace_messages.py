@@ -94,8 +94,7 @@ def describe(message: Message) -> tuple[str, list[Content]]:
                 batch = message.candidates
                 contents = _of_candidates(batch.frame)
                 contents += [
-                    Content(handle=entry.handle, nodes=len(entry.tree.tokens))
-                    for entry in batch.frozen
+                    Content(handle=entry.handle, nodes=len(entry.tokens)) for entry in batch.frozen
                 ]
                 return kind, contents
             case "resync":

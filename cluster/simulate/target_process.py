@@ -134,9 +134,9 @@ class TargetProcess(Process):
             of = frame.candidates
             self.spend(self._prices.target.take.seconds(len(of.handles_E), of.num_nodes))
             self._note(frame)
-        for tree in message.candidates.frozen:
-            frozen = frozen_from_proto(tree, drafter, vocab_size)
-            self.spend(self._prices.target.take.seconds(1, frozen.candidates.num_nodes))
+        for frozen in frozen_from_proto(message.candidates, drafter, vocab_size):
+            found = frozen.candidates
+            self.spend(self._prices.target.take.seconds(len(found.handles_E), found.num_nodes))
             self._note(frozen)
 
     def joined(self, drafter: str, *, takes_turns: bool) -> None:

@@ -19,7 +19,7 @@ from tests.laws.modes import DRAFTS, PROMPT, TARGET, VOCAB
 
 from outrider.actors.draft.state.draft_events import AttachSession
 from outrider.actors.draft.state.draft_events import SessionKey as Key
-from outrider.actors.frozen.frozen_candidates import FrozenCandidates
+from outrider.actors.frozen.frozen_candidates import FrozenBatch
 from outrider.actors.frozen.sparse_rows import SparseRow, freeze
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees.level_shapes import parse
@@ -155,10 +155,13 @@ def flattened(drafter: str, event: Event) -> Event:
     if drafter == next(iter(DRAFTS)) or not isinstance(event, CandidatesReceived):
         return event
     found = event.candidates
-    assert isinstance(found, FrozenCandidates), "the verifier tests frozen trees"
+    assert isinstance(found, FrozenBatch), "the verifier tests frozen trees"
     flat: SparseRow = freeze(np.ones(VOCAB))
-    rows = tuple(flat for _ in found.frozen.rows)
-    return replace(event, candidates=replace(found, frozen=replace(found.frozen, rows=rows)))
+    trees = tuple(
+        replace(one, frozen=replace(one.frozen, rows=tuple(flat for _ in one.frozen.rows)))
+        for one in found.trees_E
+    )
+    return replace(event, candidates=replace(found, trees_E=trees))
 
 
 @pytest.mark.parametrize("verifier", ["specinfer", "canonical"])

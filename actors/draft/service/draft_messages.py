@@ -116,9 +116,7 @@ def message_of(report: CandidatesSent | ResyncWanted) -> target_pb2.DrafterMessa
         return target_pb2.DrafterMessage(
             resync=target_pb2.ResyncRequest(handle=report.key.handle, length=report.length)
         )
-    batch = target_pb2.CandidateBatch(
-        frozen=[frozen_candidates.encode(tree) for tree in report.own_trees]
-    )
+    batch = frozen_candidates.encode(report.own_trees)
     if report.candidates is not None:
         batch.frame = candidates.encode(report.candidates)
     return target_pb2.DrafterMessage(candidates=batch)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.exchange.candidates import Candidates
-from outrider.actors.frozen.frozen_candidates import FrozenCandidates
+from outrider.actors.frozen.frozen_candidates import FrozenBatch
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.target.candidates.candidate_pools import Grafted
@@ -22,7 +22,7 @@ from outrider.actors.target.candidates.candidate_pools import Grafted
 Bools = NDArray[np.bool_]
 Float64s = NDArray[np.float64]
 
-Arrived = Candidates | FrozenCandidates
+Arrived = Candidates | FrozenBatch
 """What a drafter sends; read alike."""
 
 NO_COLUMN = -1

@@ -146,13 +146,15 @@ class DrafterStreams:
                         self._worker.post(frame)
                 except ValueError as error:
                     self._refusals.warning("candidates dropped", drafter=drafter, reason=str(error))
-                for tree in message.candidates.frozen:
-                    try:
-                        self._worker.post(frozen_from_proto(tree, drafter, vocab_size, traced))
-                    except ValueError as error:
-                        self._refusals.warning(
-                            "frozen tree dropped", drafter=drafter, reason=str(error)
-                        )
+                try:
+                    for frozen in frozen_from_proto(
+                        message.candidates, drafter, vocab_size, traced
+                    ):
+                        self._worker.post(frozen)
+                except ValueError as error:
+                    self._refusals.warning(
+                        "frozen trees dropped", drafter=drafter, reason=str(error)
+                    )
             case "resync":
                 self._worker.post(
                     ResyncRequest(

@@ -85,18 +85,20 @@ def candidates_from_proto(
 
 
 def frozen_from_proto(
-    message: target_pb2.FrozenCandidates,
+    message: target_pb2.CandidateBatch,
     drafter: str,
     vocab_size: int,
     traced: trace_pb2.TraceSpan | None = None,
-) -> CandidatesReceived:
-    """The event of one frozen tree of a candidate batch; arguments as in `candidates_from_proto`.
+) -> list[CandidatesReceived]:
+    """The events of the frozen trees of a candidate batch; arguments as in `candidates_from_proto`. One, but for second trees of a session.
 
     Raises:
-        ValueError: It is no tree, or its frame does not fit it or the vocabulary.
+        ValueError: They are no trees, or their frame does not fit them or the vocabulary.
     """
-    found = frozen_candidates.decode(message, vocab_size)
-    return CandidatesReceived(drafter=drafter, candidates=found, message=traced)
+    return [
+        CandidatesReceived(drafter=drafter, candidates=found, message=traced)
+        for found in frozen_candidates.decode(message, vocab_size)
+    ]
 
 
 def session_event(output: Opened | Committed | Finished | Failed) -> target_pb2.SessionEvent:

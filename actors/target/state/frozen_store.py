@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import structlog
 
-from outrider.actors.frozen.frozen_candidates import FrozenCandidates
+from outrider.actors.frozen.frozen_candidates import FrozenBatch
 from outrider.actors.process.seldom_log import SeldomLog
 from outrider.actors.speculation.choice.tree_shape import shape_of
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.trees.path_keys import Int64s
+from outrider.actors.speculation.trees.ragged import sizes_of
 from outrider.actors.target.candidates.candidate_pools import Grafted
 from outrider.actors.target.candidates.candidate_store import (
     NO_COLUMN,
@@ -60,24 +61,25 @@ class FrozenStore:
         return 1.0 + shape_of(speculation, speculation.max_depth).depth
 
     def graft(self, found: Arrived, rows_E: Int64s, number: int) -> Grafted:
-        """See `CandidateStore`; so are the others: keeps a tree, unless the text has passed it by, its drafter's is held already, or the verifier cannot take it."""
-        assert isinstance(found, FrozenCandidates), "it is what this store accepts"
-        (row,) = rows_E.tolist()
-        is_new = False
-        if found.base_length >= self._table.lengths_S[row]:
+        """See `CandidateStore`; so are the others: keeps each tree, unless the text has passed it by, its drafter's is held already, or the verifier cannot take it."""
+        assert isinstance(found, FrozenBatch), "it is what this store accepts"
+        is_new_E = np.zeros(len(rows_E), np.bool_)
+        for entry, (row, tree) in enumerate(zip(rows_E.tolist(), found.trees_E, strict=True)):
+            if tree.base_length < self._table.lengths_S[row]:
+                continue
             verifier = self._sessions[row].speculation.verifier
             pool = self._pools.setdefault(row, FrozenPool(verifier))
             self._holds_S[row] = True
             try:
-                is_new = pool.take(number, found)
+                is_new_E[entry] = pool.take(number, tree)
             except ValueError as error:
                 name = self._drafters[number]
                 self._refusals.warning("frozen tree dropped", drafter=name, reason=str(error))
-        size, none = np.array([found.num_nodes]), np.zeros(1, np.int64)
+        sizes_E = sizes_of(found.starts_E)
         return Grafted(
-            added_E=size if is_new else none,
-            stale_E=none if is_new else size,
-            refused_E=none,
+            added_E=np.where(is_new_E, sizes_E, 0),
+            stale_E=np.where(is_new_E, 0, sizes_E),
+            refused_E=np.zeros_like(sizes_E),
         )
 
     def has(self, rows_E: Int64s) -> Bools:

@@ -722,7 +722,13 @@ class CandidateBatch(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     FROZEN_FIELD_NUMBER: builtins.int
+    LAWS_FIELD_NUMBER: builtins.int
     FRAME_FIELD_NUMBER: builtins.int
+    laws: builtins.bytes
+    """The exact laws that the tokens of these trees were drawn from, of all trees one after the other: a msgpack map with the law of
+    the children of each internal node and with how siblings were drawn. `version`, `replacements`, `trees`, `counts`, `ids`, `levels`
+    and, where there are such, `rest`, `vocab_size` and `sources`. Empty if there are no frozen trees.
+    """
     frame: builtins.bytes
     """Candidates that may be merged with others, as packed arrays. Little-endian, without padding: u32 version (1), number of
     sessions S, number of nodes N, bytes of a token id (2 or 4), bytes of a parent (1 or 2); u32 microseconds for which the drafter has held
@@ -742,22 +748,26 @@ class CandidateBatch(google.protobuf.message.Message):
         self,
         *,
         frozen: collections.abc.Iterable[Global___FrozenCandidates] | None = ...,
+        laws: builtins.bytes = ...,
         frame: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["frame", b"frame", "frozen", b"frozen"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["frame", b"frame", "frozen", b"frozen", "laws", b"laws"]) -> None: ...
 
 Global___CandidateBatch: typing_extensions.TypeAlias = CandidateBatch
 
 @typing.final
 class FrozenCandidates(google.protobuf.message.Message):
-    """A frozen tree for one session."""
+    """A tree of candidates for one session that was finished before it was sent, for the verifiers that need draft probabilities. Masks,
+    positions and the tree's shape are derived from `parents`.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     HANDLE_FIELD_NUMBER: builtins.int
     BASE_FIELD_NUMBER: builtins.int
     ROUND_FIELD_NUMBER: builtins.int
-    TREE_FIELD_NUMBER: builtins.int
+    TOKENS_FIELD_NUMBER: builtins.int
+    PARENTS_FIELD_NUMBER: builtins.int
     handle: builtins.int
     """The target's handle of the session."""
     round: builtins.int
@@ -771,8 +781,12 @@ class FrozenCandidates(google.protobuf.message.Message):
         """
 
     @property
-    def tree(self) -> outrider.v1.tree_pb2.FrozenTree:
-        """The tree."""
+    def tokens(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Token id of each node. Siblings are in the order in which they were drawn; equal siblings are separate nodes."""
+
+    @property
+    def parents(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Parent of each node: the index of an earlier node plus one, or 0 for a child of the base."""
 
     def __init__(
         self,
@@ -780,10 +794,11 @@ class FrozenCandidates(google.protobuf.message.Message):
         handle: builtins.int = ...,
         base: outrider.v1.tree_pb2.Base | None = ...,
         round: builtins.int = ...,
-        tree: outrider.v1.tree_pb2.FrozenTree | None = ...,
+        tokens: collections.abc.Iterable[builtins.int] | None = ...,
+        parents: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["base", b"base", "tree", b"tree"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["base", b"base", "handle", b"handle", "round", b"round", "tree", b"tree"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["base", b"base"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["base", b"base", "handle", b"handle", "parents", b"parents", "round", b"round", "tokens", b"tokens"]) -> None: ...
 
 Global___FrozenCandidates: typing_extensions.TypeAlias = FrozenCandidates
 

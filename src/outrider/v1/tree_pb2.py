@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16outrider/v1/tree.proto\x12\x0boutrider.v1\"$\n\x04\x42\x61se\x12\x0e\n\x06length\x18\x01 \x01(\r\x12\x0c\n\x04hash\x18\x02 \x01(\x06\"<\n\nFrozenTree\x12\x0e\n\x06tokens\x18\x01 \x03(\r\x12\x0f\n\x07parents\x18\x02 \x03(\r\x12\r\n\x05\x66rame\x18\x03 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16outrider/v1/tree.proto\x12\x0boutrider.v1\"$\n\x04\x42\x61se\x12\x0e\n\x06length\x18\x01 \x01(\r\x12\x0c\n\x04hash\x18\x02 \x01(\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,6 +33,4 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_BASE']._serialized_start=39
   _globals['_BASE']._serialized_end=75
-  _globals['_FROZENTREE']._serialized_start=77
-  _globals['_FROZENTREE']._serialized_end=137
 # @@protoc_insertion_point(module_scope)

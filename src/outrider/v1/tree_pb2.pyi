@@ -4,9 +4,7 @@ isort:skip_file
 """
 
 import builtins
-import collections.abc
 import google.protobuf.descriptor
-import google.protobuf.internal.containers
 import google.protobuf.message
 import sys
 import typing
@@ -39,37 +37,3 @@ class Base(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["hash", b"hash", "length", b"length"]) -> None: ...
 
 Global___Base: typing_extensions.TypeAlias = Base
-
-@typing.final
-class FrozenTree(google.protobuf.message.Message):
-    """A tree of candidates that was finished before it was sent, with the laws that its tokens were drawn from, for the
-    verifiers that need draft probabilities. Masks, positions and the tree's shape are derived from `parents`.
-    """
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    TOKENS_FIELD_NUMBER: builtins.int
-    PARENTS_FIELD_NUMBER: builtins.int
-    FRAME_FIELD_NUMBER: builtins.int
-    frame: builtins.bytes
-    """A msgpack map with the exact law of the children of each internal node and with how siblings were drawn: `version`,
-    `replacement`, `counts`, `ids`, `levels` and, where siblings come from different laws, `sources`.
-    """
-    @property
-    def tokens(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Token id of each node. Siblings are in the order in which they were drawn; equal siblings are separate nodes."""
-
-    @property
-    def parents(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Parent of each node: the index of an earlier node plus one, or 0 for a child of the base."""
-
-    def __init__(
-        self,
-        *,
-        tokens: collections.abc.Iterable[builtins.int] | None = ...,
-        parents: collections.abc.Iterable[builtins.int] | None = ...,
-        frame: builtins.bytes = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["frame", b"frame", "parents", b"parents", "tokens", b"tokens"]) -> None: ...
-
-Global___FrozenTree: typing_extensions.TypeAlias = FrozenTree

@@ -13,7 +13,7 @@ from outrider.actors.exchange.candidates import Candidates, encode
 from outrider.actors.tracing.recorder import Recorder, Tap, args_of
 from outrider.actors.tracing.trace_messages import StreamLog, describe
 from outrider.actors.tracing.trace_stream import BATCH_RECORDS, batches
-from outrider.v1 import target_pb2, trace_pb2, tree_pb2
+from outrider.v1 import target_pb2, trace_pb2
 
 
 class Clock:
@@ -183,10 +183,9 @@ def test_messages_are_described_without_their_tokens() -> None:
     """Numbers of nodes and tokens of each session, for every kind of message."""
     tree = candidates([1, 2], ([1, 2, 3], [0, 1, 1], b""), handle=1).candidates
     assert isinstance(tree, Candidates)
-    frozen = tree_pb2.FrozenTree(tokens=[1, 2, 3], parents=[0, 1, 1])
     batch = target_pb2.CandidateBatch(
         frame=encode(tree),
-        frozen=[target_pb2.FrozenCandidates(handle=2, tree=frozen)],
+        frozen=[target_pb2.FrozenCandidates(handle=2, tokens=[1, 2, 3], parents=[0, 1, 1])],
     )
     what, parts = describe(target_pb2.DrafterMessage(candidates=batch))
     assert (what, [(part.handle, part.nodes) for part in parts]) == (

@@ -364,10 +364,7 @@ def target_events_of(message: target_pb2.DrafterMessage, vocab_size: int) -> lis
     frame = target_messages.candidates_from_proto(arrived.candidates, "d", vocab_size)
     return [
         *([frame] if frame is not None else []),
-        *(
-            target_messages.frozen_from_proto(one, "d", vocab_size)
-            for one in arrived.candidates.frozen
-        ),
+        *target_messages.frozen_from_proto(arrived.candidates, "d", vocab_size),
     ]
 
 

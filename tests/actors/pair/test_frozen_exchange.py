@@ -19,7 +19,7 @@ from outrider.actors.speculation.trees import level_shapes
 from outrider.actors.speculation.verify.acceptance import Acceptance
 from outrider.actors.target.state.target_events import Finish, Finished
 from outrider.actors.target.verify import frozen_verdict
-from outrider.v1 import target_pb2, tree_pb2
+from outrider.v1 import target_pb2
 
 VOCAB = 12
 TARGET = random_table(VOCAB, 2, seed=9, concentration=0.3)
@@ -150,10 +150,8 @@ def test_a_second_tree_for_a_base_is_dropped() -> None:
             copies = []
             for message in wire:
                 copy = target_pb2.DrafterMessage.FromString(message.SerializeToString())
-                for entry in copy.candidates.frozen:
-                    # The same numbers in other places: a tree that fits, and is another one.
-                    entry.round += 1000
-                    _cut_to_the_first(entry.tree)
+                # The same numbers in other places: trees that fit, and are others.
+                _cut_to_the_first(copy.candidates)
                 copies.append(copy)
             return wire + copies
 
@@ -164,18 +162,20 @@ def test_a_second_tree_for_a_base_is_dropped() -> None:
     assert texts[0] == texts[1]
 
 
-def _cut_to_the_first(tree: tree_pb2.FrozenTree) -> None:
-    whole = law_frame.decode(
-        tree.frame,
-        tokens_N=tree.tokens,
-        parents_N=[parent - 1 for parent in tree.parents],
-        vocab_size=VOCAB,
-    )
-    del tree.tokens[1:], tree.parents[1:]
-    cut = replace(
-        whole.tree, tokens_N=tuple(tree.tokens), parents_N=(-1,), sources_N=whole.tree.sources_N[:1]
-    )
-    tree.frame = law_frame.encode(law_frame.FrozenTree(tree=cut, rows=whole.rows[:1]))
+def _cut_to_the_first(batch: target_pb2.CandidateBatch) -> None:
+    trees = []
+    for found in frozen_candidates.decode(batch, VOCAB):
+        for one in found.trees_E:
+            whole = one.frozen.tree
+            cut = replace(
+                whole,
+                tokens_N=whole.tokens_N[:1],
+                parents_N=(-1,),
+                sources_N=whole.sources_N[:1],
+            )
+            frozen = law_frame.FrozenTree(tree=cut, rows=one.frozen.rows[:1])
+            trees.append(replace(one, round=one.round + 1000, frozen=frozen))
+    batch.CopyFrom(frozen_candidates.encode(trees))
 
 
 def test_stop_tokens_and_lengths_end_a_text_inside_an_accepted_run() -> None:
@@ -242,8 +242,10 @@ def test_the_wire_carries_a_tree_bit_for_bit() -> None:
             message = message_of(report).SerializeToString()
             batch = target_pb2.DrafterMessage.FromString(message).candidates
             assert not batch.frame
-            for one, entry in zip(report.own_trees, batch.frozen, strict=True):
-                event = frozen_candidates.decode(entry, VOCAB)
+            arrived = [
+                one for found in frozen_candidates.decode(batch, VOCAB) for one in found.trees_E
+            ]
+            for one, event in zip(report.own_trees, arrived, strict=True):
                 assert (event.handle, event.round) == (one.handle, one.round)
                 assert (event.base_length, event.base_hash) == (one.base_length, one.base_hash)
                 assert event.frozen.tree == one.frozen.tree

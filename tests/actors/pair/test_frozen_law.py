@@ -28,6 +28,7 @@ from outrider.actors.speculation.sampling.random_acts import Float64s
 from outrider.actors.speculation.trees import level_shapes
 from outrider.actors.speculation.trees.draft_tree import Replacement
 from outrider.actors.speculation.verify.residual import without
+from outrider.v1 import target_pb2
 
 WITHOUT = Replacement.WITHOUT
 VOCAB = 3
@@ -100,11 +101,12 @@ class Drawn:
     def __call__(self, wire: Wire) -> Wire:
         """Counts every tree once, and changes nothing."""
         for message in wire:
-            for entry in message.candidates.frozen:
-                key = (entry.handle, entry.base.length, entry.base.hash)
-                if key not in self._seen:
-                    self._seen.add(key)
-                    self._count(frozen_candidates.decode(entry, VOCAB).frozen)
+            for batch in frozen_candidates.decode(message.candidates, VOCAB):
+                for one in batch.trees_E:
+                    key = (one.handle, one.base_length, one.base_hash)
+                    if key not in self._seen:
+                        self._seen.add(key)
+                        self._count(one.frozen)
         return wire
 
     def _count(self, frozen: FrozenTree) -> None:
@@ -162,15 +164,23 @@ def test_tokens_are_drawn_from_the_laws_that_are_told(verifier: str) -> None:
 def cooled(wire: Wire) -> Wire:
     """Tells the target laws of another temperature than the drafter drew from."""
     for message in wire:
-        for entry in message.candidates.frozen:
-            tree = entry.tree
-            parents = [parent - 1 for parent in tree.parents]
-            true = law_frame.decode(
-                tree.frame, tokens_N=tree.tokens, parents_N=parents, vocab_size=VOCAB
+        if message.candidates.frozen:
+            message.candidates.laws = law_frame.encode(
+                [
+                    replace(
+                        true,
+                        rows=tuple(freeze(row.dense(VOCAB) ** COOLING, 0.0) for row in true.rows),
+                    )
+                    for true in told(message.candidates)
+                ]
             )
-            rows = tuple(freeze(row.dense(VOCAB) ** COOLING, 0.0) for row in true.rows)
-            tree.frame = law_frame.encode(replace(true, rows=rows))
     return wire
+
+
+def told(batch: target_pb2.CandidateBatch) -> list[FrozenTree]:
+    """The trees of a message."""
+    nodes = [(tuple(one.tokens), [place - 1 for place in one.parents]) for one in batch.frozen]
+    return law_frame.decode(batch.laws, nodes, VOCAB)
 
 
 @pytest.mark.parametrize("verifier", FROZEN)

@@ -58,12 +58,7 @@ def test_a_tree_is_sent_once_it_is_frozen_and_once() -> None:
     assert (news.round, news.base_length, news.base_hash) == (1, 3, HASH)
     assert news.frozen.tree.tokens_N == (3, 2, 3, 1)
     assert news.frozen.tree.parents_N == (-1, -1, 0, 1)
-    decode(
-        encode(news.frozen),
-        tokens_N=news.frozen.tree.tokens_N,
-        parents_N=news.frozen.tree.parents_N,
-        vocab_size=4,
-    )
+    decode(encode([news.frozen]), [(news.frozen.tree.tokens_N, news.frozen.tree.parents_N)], 4)
     rounds.unsend()
     (again,) = rounds.take_unsent(7)
     assert (again.round, again.frozen.tree) == (news.round, news.frozen.tree)

@@ -365,8 +365,8 @@ async def test_a_model_draws_frozen_trees(settings: DraftSettings) -> None:
         entry = message.candidates.frozen[0]
         assert (entry.handle, entry.base.length, entry.round) == (7, len(PROMPT), 1)
         assert entry.base.hash == mini.hash_at(len(PROMPT))
-        assert list(entry.tree.parents) == [0, 0, 1, 2]
-        assert entry.tree.frame
+        assert list(entry.parents) == [0, 0, 1, 2]
+        assert message.candidates.laws
 
 
 async def test_a_model_that_cannot_be_loaded_fails_the_start(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.actors.target.state.passing import Sessions
 
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_table
-from outrider.actors.frozen.frozen_candidates import FrozenCandidates
+from outrider.actors.frozen.frozen_candidates import FrozenBatch, FrozenCandidates
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.actors.frozen.sparse_rows import SparseRow
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
@@ -299,9 +299,9 @@ def frozen_faults(name: str, verifier: str) -> int:
                 base_hash=base_hash.extend_all(base_hash.EMPTY, prompt_of(seed)),
                 round=1,
                 frozen=chain_of(name, seed, min(VERIFIERS[verifier].replacements)),
-                num_bytes=1,
             )
-            ours.worker.post(CandidatesReceived(drafter="d", candidates=chain))
+            batch = FrozenBatch(trees_E=(chain,), bytes_E=np.array([1]))
+            ours.worker.post(CandidatesReceived(drafter="d", candidates=batch))
         ours.worker.step()
         rounds = {one.owner.session: one for one in commits_of(ours.outputs)}
         for seed in seeds:

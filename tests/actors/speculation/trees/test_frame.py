@@ -39,19 +39,25 @@ def frozen(replacement: Replacement, *, seed: int = 0, keep: int = 64) -> Frozen
 
 def through_the_wire(sent: FrozenTree) -> FrozenTree:
     """Encode and decode."""
-    return decode(
-        encode(sent),
-        tokens_N=sent.tree.tokens_N,
-        parents_N=sent.tree.parents_N,
-        vocab_size=VOCAB,
-    )
+    (got,) = all_through_the_wire([sent])
+    return got
+
+
+def all_through_the_wire(sent: list[FrozenTree]) -> list[FrozenTree]:
+    """Several in one frame."""
+    nodes = [(one.tree.tokens_N, one.tree.parents_N) for one in sent]
+    return decode(encode(sent), nodes, VOCAB)
 
 
 @pytest.mark.parametrize("replacement", Replacement)
 def test_decoded_rows_are_bit_equal(replacement: Replacement) -> None:
     """Ids, weights, probabilities, draw order, mode and sources."""
     sent = frozen(replacement)
-    got = through_the_wire(sent)
+    check_equal(sent, through_the_wire(sent))
+
+
+def check_equal(sent: FrozenTree, got: FrozenTree) -> None:
+    """The same trees, to the last bit."""
     assert got.tree == sent.tree
     for row, other in zip(sent.rows, got.rows, strict=True):
         assert row.ids_K.tobytes() == other.ids_K.tobytes()
@@ -60,12 +66,44 @@ def test_decoded_rows_are_bit_equal(replacement: Replacement) -> None:
         assert row.dense(VOCAB).tobytes() == other.dense(VOCAB).tobytes()
 
 
+def test_trees_of_one_frame_are_bit_equal() -> None:
+    """Trees of both kinds, one without nodes and one without unlisted tokens among them, in whatever order."""
+    few = freeze(np.array([0.5, 0.0, 0.5]), rest_share=0.0)
+    small = FrozenTree(
+        tree=DraftTree(tokens_N=(2, 0, 2), parents_N=(-1, 0, 1), sources_N=(0, 1, 0)),
+        rows=(few, few),
+    )
+    empty = FrozenTree(tree=DraftTree(tokens_N=(), parents_N=()), rows=())
+    trees = [
+        frozen(Replacement.WITHOUT),
+        empty,
+        frozen(Replacement.WITH, seed=1),
+        small,
+        frozen(Replacement.WITH, seed=2, keep=3),
+    ]
+    for order in (trees, trees[::-1]):
+        for sent, got in zip(order, all_through_the_wire(order), strict=True):
+            check_equal(sent, got)
+
+
+def test_rows_of_two_vocabularies_do_not_travel_together() -> None:
+    """The frame says once how many token ids there are."""
+    trees = []
+    for size in (100, 101):
+        row = freeze(np.random.default_rng(0).dirichlet(np.full(size, 0.3)), 0.05)
+        assert row.rest
+        tree = DraftTree(tokens_N=(int(row.ids_K[0]),), parents_N=(-1,))
+        trees.append(FrozenTree(tree=tree, rows=(row,)))
+    with pytest.raises(ValueError, match="100 and 101 token ids"):
+        encode(trees)
+
+
 def test_a_token_takes_less_than_three_bytes() -> None:
     """Of a vocabulary of 32,000, with 64 tokens a row: 13 * 384 bytes would be six each."""
     sent = frozen(Replacement.WITHOUT)
     num_tokens = sum(len(row.ids_K) for row in sent.rows)
     assert num_tokens == 13 * 64
-    assert len(encode(sent)) < 3 * num_tokens
+    assert len(encode([sent])) < 3 * num_tokens
 
 
 def test_weights_that_are_not_levels_do_not_travel() -> None:
@@ -73,7 +111,7 @@ def test_weights_that_are_not_levels_do_not_travel() -> None:
     row = SparseRow(ids_K=np.array([3], np.uint32), weights_K=np.array([0.3]))
     tree = DraftTree(tokens_N=(3,), parents_N=(-1,), sources_N=(0,))
     with pytest.raises(ValueError, match="make it with `freeze`"):
-        encode(FrozenTree(tree=tree, rows=(row,)))
+        encode([FrozenTree(tree=tree, rows=(row,))])
 
 
 def test_sources_of_several_drafters_travel() -> None:
@@ -99,8 +137,9 @@ def deflated(data: bytes) -> bytes:
 def changed(**entries: object) -> bytes:
     """A frame of one row (tokens 3 and 5) with some entries replaced; None removes."""
     frame: dict[str, object] = {
-        "version": 3,
-        "replacement": "without",
+        "version": 4,
+        "replacements": bytes([1]),
+        "trees": [1],
         "counts": [2],
         "ids": deflated(bytes([3, 1])),
         "levels": deflated(bytes([0, 4])),
@@ -115,14 +154,19 @@ BAD = [
     (b"\xc1", "not msgpack"),
     (msgpack.packb([1]), "version is None"),
     (changed(version=1), "version is 1"),
-    (changed(replacement="maybe"), "replacement is 'maybe'"),
-    (changed(replacement=["with"]), "replacement is"),
+    (changed(replacements=bytes([2])), "replacements are .* each 0 .with. or 1"),
+    (changed(replacements=[1]), "replacements are"),
+    (changed(replacements=bytes(2)), "they must be 1 bytes"),
+    (changed(trees=None), "trees must be"),
+    (changed(trees=[-1]), "trees must be"),
+    (changed(trees=[1, 1]), "trees must be at most as many rows as nodes for each of 1"),
+    (changed(trees=[3]), "trees must be at most as many rows as nodes"),
     (changed(counts=[2, -1]), "counts must be"),
     (changed(counts=None), "counts must be"),
     (changed(counts=[True, 1]), "counts must be"),
     (changed(counts=[2, 0]), "counts must be 1 to"),
     (changed(counts=[MAX_KEPT + 1]), "counts must be 1 to"),
-    (changed(counts=[1, 1, 1]), "at most 2 rows"),
+    (changed(counts=[1, 1]), "for each of 1 rows"),
     (changed(counts=[3]), "ids: 2 bytes that are not 3 gaps"),
     (changed(ids="text"), "ids must be bytes"),
     (changed(ids=b"\xff\xff"), "ids cannot be inflated"),
@@ -144,7 +188,7 @@ BAD = [
     (changed(rest=[8], vocab_size=10), "rest must be 1 bytes"),
     (changed(rest=bytes([128]), vocab_size=10), "rest must be levels below 128, or 255"),
     (changed(sources=[0, 1]), "row 1, and there are 1"),
-    (changed(sources=[0]), "sources_N has 1"),
+    (changed(sources=[0]), "sources are for 1 nodes"),
     (changed(sources=[0, -1]), "sources must be"),
     (changed(sources="ab"), "sources must be"),
 ]
@@ -154,7 +198,7 @@ BAD = [
 def test_damaged_frames_are_refused(data: bytes, message: str) -> None:
     """Whatever arrives, it is an error that names the field, or a frame that can be verified against."""
     with pytest.raises(ValueError, match=message):
-        decode(data, tokens_N=(3, 5), parents_N=(-1, -1), vocab_size=10)
+        decode(data, [((3, 5), (-1, -1))], 10)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +210,7 @@ def test_tokens_that_cannot_have_been_drawn_are_refused(
 ) -> None:
     """A drafter that lies this openly is told so."""
     with pytest.raises(ValueError, match=message):
-        decode(changed(), tokens_N=tokens, parents_N=(-1, -1), vocab_size=10)
+        decode(changed(), [(tokens, (-1, -1))], 10)
 
 
 def test_cut_frames_are_refused() -> None:
@@ -174,16 +218,16 @@ def test_cut_frames_are_refused() -> None:
     data = changed()
     for length in range(len(data)):
         with pytest.raises(ValueError, match="draft frame"):
-            decode(data[:length], tokens_N=(3, 5), parents_N=(-1, -1), vocab_size=10)
+            decode(data[:length], [((3, 5), (-1, -1))], 10)
 
 
 def test_unlisted_tokens_can_have_been_drawn() -> None:
     """If the row gives them a weight, and they are token ids."""
     data = changed(rest=bytes([8]), vocab_size=10)
-    got = decode(data, tokens_N=(9, 5), parents_N=(-1, -1), vocab_size=10)
+    (got,) = decode(data, [((9, 5), (-1, -1))], 10)
     assert got.rows[0].prob(9) == got.rows[0].rest / got.rows[0].total
     with pytest.raises(ValueError, match="node 0 holds token 10"):
-        decode(data, tokens_N=(10, 5), parents_N=(-1, -1), vocab_size=10)
+        decode(data, [((10, 5), (-1, -1))], 10)
 
 
 def test_a_rest_whose_sum_would_be_rounded_is_refused() -> None:
@@ -191,7 +235,6 @@ def test_a_rest_whose_sum_would_be_rounded_is_refused() -> None:
     with pytest.raises(ValueError, match="rest is too great for 99998 tokens"):
         decode(
             changed(rest=bytes([0]), vocab_size=100_000),
-            tokens_N=(3, 5),
-            parents_N=(-1, -1),
-            vocab_size=100_000,
+            [((3, 5), (-1, -1))],
+            100_000,
         )

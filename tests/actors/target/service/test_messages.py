@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.actors.target.candidates.test_frozen_pool import tree as frozen_tree
 
 from outrider.actors.exchange import candidates, commits, verdicts
 from outrider.actors.exchange.candidates import Candidates
@@ -11,6 +12,8 @@ from outrider.actors.exchange.commits import Commits
 from outrider.actors.exchange.request_options_wire import sampling_to_proto, speculation_to_proto
 from outrider.actors.exchange.session_drafters import places_to_proto
 from outrider.actors.exchange.verdicts import TargetActivity, Verdicts
+from outrider.actors.frozen import frozen_candidates
+from outrider.actors.frozen.frozen_candidates import FrozenBatch, FrozenCandidates
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.target.service.target_messages import (
     candidates_from_proto,
@@ -35,7 +38,7 @@ from outrider.actors.target.state.target_events import (
     Stats,
     VerdictsSent,
 )
-from outrider.v1 import generation_pb2, target_pb2, tree_pb2
+from outrider.v1 import generation_pb2, target_pb2
 
 OWNER = SessionOwner(stream=3, session=8)
 
@@ -97,18 +100,39 @@ def test_frames_that_do_not_fit_the_target_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "word"),
+    ("tokens", "parents", "word"),
     [
-        (tree_pb2.FrozenTree(tokens=[1, 8], parents=[0, 1]), "token 8 is not among the target's 8"),
-        (tree_pb2.FrozenTree(tokens=[2**32 - 1], parents=[0]), "not among the target's 8"),
-        (tree_pb2.FrozenTree(tokens=[0] * 65_537, parents=[0] * 65_537), "at most 65536"),
-        (tree_pb2.FrozenTree(tokens=[1], parents=[0], frame=b"no frame"), "frame"),
+        ([1, 8], [0, 1], "token 8 is not among the target's 8"),
+        ([2**32 - 1], [0], "not among the target's 8"),
+        ([0] * 65_537, [0] * 65_537, "at most 65536"),
+        ([1], [0], "frame"),
     ],
 )
-def test_malformed_frozen_trees_are_refused(tree: tree_pb2.FrozenTree, word: str) -> None:
+def test_malformed_frozen_trees_are_refused(
+    tokens: list[int], parents: list[int], word: str
+) -> None:
     """Arrays that do not fit together are never tested."""
+    tree = target_pb2.FrozenCandidates(handle=1, tokens=tokens, parents=parents)
     with pytest.raises(ValueError, match=word):
-        frozen_from_proto(target_pb2.FrozenCandidates(handle=1, tree=tree), "d", 8)
+        frozen_from_proto(target_pb2.CandidateBatch(frozen=[tree], laws=b"no frame"), "d", 8)
+
+
+def test_second_trees_of_a_session_come_by_themselves() -> None:
+    """What takes them in looks at each session once; none is lost, and the bytes are those of the message."""
+    trees = [
+        FrozenCandidates(
+            handle=handle, base_length=5, base_hash=9, round=number, frozen=frozen_tree((1,))
+        )
+        for number, handle in enumerate((3, 4, 3, 5, 3))
+    ]
+    message = frozen_candidates.encode(trees)
+    events = [event.candidates for event in frozen_from_proto(message, "d", 40)]
+    found = [event for event in events if isinstance(event, FrozenBatch)]
+    assert [[tree.round for tree in one.trees_E] for one in found] == [[0, 1, 3], [2], [4]]
+    size = sum(one.num_bytes for one in found)
+    # Tags and lengths of the message are nobody's.
+    assert 0.8 * message.ByteSize() < size <= message.ByteSize()
+    assert frozen_from_proto(target_pb2.CandidateBatch(), "d", 8) == []
 
 
 def test_frames_of_a_pass_come_through() -> None:

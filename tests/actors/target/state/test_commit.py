@@ -19,7 +19,7 @@ from outrider.actors.engine.protocol import Logits
 from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_table
 from outrider.actors.exchange.candidates import FROZEN
 from outrider.actors.exchange.verdicts import ENTRY_BYTES, TargetActivity
-from outrider.actors.frozen.frozen_candidates import FrozenCandidates
+from outrider.actors.frozen.frozen_candidates import FrozenBatch, FrozenCandidates
 from outrider.actors.speculation import learning
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.policies import DraftPolicies, RootPolicy
@@ -137,7 +137,8 @@ def some_state(rng: random.Random) -> tuple[TargetState, Roots, list[int]]:
                 frozen=frozen_tree((number + 1,)),
             )
             if table.kinds_S[row] == FROZEN:
-                state.stores[FROZEN].graft(frozen, np.array([row]), number)
+                found = FrozenBatch(trees_E=(frozen,), bytes_E=np.array([1]))
+                state.stores[FROZEN].graft(found, np.array([row]), number)
     return state, roots, rows
 
 
