@@ -34,6 +34,8 @@ class Patience:
         """Of a wait before a pass."""
         self._grows_by_s = math.inf
         """When growth that is waited for has not come."""
+        self._could_begin_s = math.inf
+        """When a pass that waits for sessions which it would leave out could have begun."""
         self._bare = 0
         """Passes without candidates, one after another."""
 
@@ -78,11 +80,13 @@ class Patience:
     def together_s(self, out: Int64s, going: Int64s, has: Bools, now: float) -> float:
         """Seconds for which a pass that could begin waits for sessions that it would leave out; 0: it begins."""
         table = self._state.table
+        self._could_begin_s = min(self._could_begin_s, now)
         return self.waiting.together_s(
             table.yields_S[out],
             now - table.verdict_s_S[out],
             self._state.cost.predict(len(going) + self.last_nodes),
-            self._pace(going, has),
+            pace=self._pace(going, has),
+            waited_s=now - self._could_begin_s,
         )
 
     def left_s(self, decoding: Int64s, has: Bools, chosen: list[Chosen], now: float) -> float:
@@ -207,6 +211,7 @@ class Patience:
 
     def end(self, decoding: Int64s, now: float) -> None:
         """Counts the time that was waited, and learns where nothing came."""
+        self._could_begin_s = math.inf
         table = self._state.table
         rows = decoding[~np.isnan(table.waited_s_S[decoding])]
         if not len(rows):
@@ -217,9 +222,12 @@ class Patience:
         if self._grows_by_s <= now:
             self.waiting.next.observe(2.0 * (now - self.waiting.last_s))
         self._grows_by_s = math.inf
-        vain = rows[~table.answered_S[rows]]
+        has = self._state.has_candidates(rows)
+        # Who has a tree that fits the text has waited for others.
+        is_vain = ~table.answered_S[rows] & ~(has & self._fits_once(rows))
+        vain = rows[is_vain]
         if len(vain):
-            yields.in_vain(table, vain[~self._state.has_candidates(vain)])
+            yields.in_vain(table, rows[is_vain & ~has])
             # Counts double, so that a silent drafter soon costs nothing.
             said_E, _ = table.due(vain)
             if np.isfinite(said_E).any():

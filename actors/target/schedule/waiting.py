@@ -91,11 +91,18 @@ class Waiting:
             elapsed_E: Seconds for which each has been due.
             pace: As of `left_s`.
         """
+        gain, _, elapsed_s = self._best(gains_E, elapsed_E, pace)
+        return self.left_s(gain, pace, self.first, elapsed_s)
+
+    def _best(
+        self, gains_E: Float64s, elapsed_E: Float64s, pace: float
+    ) -> tuple[float, float, float]:
+        """Of the answers that are due soonest as many as are worth it: what they bring, until when they are there, and for how long the last of them has been due."""
         order = (-elapsed_E).argsort(kind="stable")
         gains_E, elapsed_E = gains_E[order].cumsum(), elapsed_E[order]
         latest_E = np.maximum.accumulate(self.first.lefts_s(elapsed_E))
         best = int((gains_E - pace * latest_E).argmax())
-        return self.left_s(float(gains_E[best]), pace, self.first, float(elapsed_E[best]))
+        return float(gains_E[best]), float(latest_E[best]), float(elapsed_E[best])
 
     def out_s(
         self,
@@ -121,18 +128,28 @@ class Waiting:
         return np.where(is_out_E, left_E, 0.0)
 
     def together_s(
-        self, yields_E: Float64s, elapsed_E: Float64s, pass_s: float, pace: float
+        self,
+        yields_E: Float64s,
+        elapsed_E: Float64s,
+        pass_s: float,
+        *,
+        pace: float,
+        waited_s: float,
     ) -> float:
-        """How long a pass that could begin waits for sessions that it would leave out: each of them would lose a pass's time; 0: begin now.
+        """How long a pass that could begin still waits for sessions that it would leave out: each of them would lose a pass's time; 0: begin now.
 
         Args:
             yields_E: As of `out_s`; so are the next two.
             elapsed_E: See there.
             pass_s: See there.
             pace: As of `left_s`.
+            waited_s: Seconds for which it has waited so.
         """
-        gains_E = yields_E * pass_s / (self.first.mean_s + pass_s)
-        return self.first_s(gains_E, elapsed_E, pace)
+        gain, latest_s, _ = self._best(
+            yields_E * pass_s / (self.first.mean_s + pass_s), elapsed_E, pace
+        )
+        left_s = gain / pace - waited_s
+        return left_s if gain > pace * latest_s and left_s > SMALLEST_S else 0.0
 
     def left_s(self, gain: float, pace: float, delay: Delay, elapsed_s: float) -> float:
         """How long to wait for an arrival; 0: begin now.

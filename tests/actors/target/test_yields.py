@@ -10,11 +10,14 @@ from outrider.actors.target.state import yields
 from outrider.actors.target.state.session_table import SessionTable
 
 BOTH = np.array([0, 1])
+HOPED = np.array([yields.PRIOR_YIELD, 5.0])
+"""Of pooled candidates, and of a frozen chain of four."""
 
 
 def table() -> SessionTable:
     """Two sessions that begin."""
     made = SessionTable(2, 64)
+    made.hoped_S[BOTH] = HOPED
     yields.begin(made, BOTH)
     return made
 
@@ -29,7 +32,7 @@ def test_only_passes_with_candidates_count() -> None:
     made = table()
     took(made, [4, 1], [True, False], [True, True])
     assert made.yields_S[0] > yields.PRIOR_YIELD
-    assert made.yields_S[1] == yields.PRIOR_YIELD
+    assert made.yields_S[1] == HOPED[1]
     assert made.hits_S[0] > made.hits_S[1]
     for _ in range(100):
         took(made, [4, 1], [True, False], [True, True])
@@ -57,4 +60,4 @@ def test_waits_in_vain_are_forgotten_where_nothing_else_would_teach() -> None:
     assert (made.yields_S < 1.1).all()
     took(made, [1, 1], [False, False], [True, False])
     assert made.yields_S[0] < 1.1
-    assert made.yields_S[1] == yields.PRIOR_YIELD
+    assert made.yields_S[1] == HOPED[1]

@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parents[3] / "bench" / "scenarios"
 SHORT = {
     "core-lost": 10,
     "far-20ms": 6,
+    "frozen-crowd": 5,
     "hard-text": 9,
     "near": 7,
     "one-core": 36,

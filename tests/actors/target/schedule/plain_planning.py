@@ -152,3 +152,60 @@ def leaf_values(session: PlainSession) -> float:
         for place, one in enumerate(session.candidates, session.first_place)
         if place not in parents and one.depth < session.deepest
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainLoner:
+    """A session that decodes, and whose candidates fit one text only."""
+
+    verdict: float
+    """When its text was last decided, in seconds."""
+    tokens: float
+    """That a pass over its candidates commits."""
+    has: bool
+    """They are there."""
+    is_due: bool
+    """Drafters work for it and have not answered for this text."""
+
+
+def who_goes(
+    sessions: Sequence[PlainLoner],
+    *,
+    now: float,
+    seconds: Callable[[int], float],
+    last_nodes: int,
+    first: PlainDelay,
+    patience_s: float,
+    smallest_s: float,
+    is_reading: bool,
+) -> tuple[float, frozenset[int]]:
+    """Seconds to wait, 0: the pass begins; and the places of the sessions that go along if it begins. Arguments as of `decide`.
+
+    Args:
+        is_reading: The pass runs a part of somebody's prompt, and waits for nothing.
+    """
+    late = 0.5 if is_reading or any(one.has for one in sessions) else 0.0
+    pass_s = seconds(len(sessions) + last_nodes)
+    out: dict[int, float] = {}
+    for place, one in enumerate(sessions):
+        elapsed_s = now - one.verdict
+        worth_s = min((one.tokens - 1.0 - late) * pass_s, patience_s)
+        is_worth = first.left_s(elapsed_s) < worth_s and worth_s - elapsed_s > smallest_s
+        if one.is_due and not one.has and is_worth:
+            out[place] = worth_s - elapsed_s
+    going = frozenset(range(len(sessions))) - out.keys()
+    if is_reading:
+        return 0.0, going
+    if not going:
+        return min(out.values()), going
+    pass_s = seconds(len(going) + last_nodes)
+    pace = sum(sessions[place].tokens if sessions[place].has else 1.0 for place in going) / pass_s
+    best, total, latest = None, 0.0, 0.0
+    for place in sorted(out, key=lambda place: sessions[place].verdict):
+        one = sessions[place]
+        total += one.tokens * pass_s / (first.mean_s + pass_s)
+        latest = max(latest, first.left_s(now - one.verdict))
+        if best is None or total - pace * latest > best[0]:
+            best = (total - pace * latest, total)
+    wait_s = best[1] / pace if best is not None and best[0] > 0.0 else 0.0
+    return wait_s if wait_s > smallest_s else 0.0, going

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from outrider.actors.target.schedule.waiting import Delay, Waiting
@@ -97,3 +98,61 @@ def test_what_is_late_is_believed_to_take_long(elapsed_s: float) -> None:
         assert left_s == elapsed_s
     if elapsed_s < 0.9:
         assert left_s == pytest.approx(1.0 - elapsed_s, abs=0.01)
+
+
+PASS_S = 0.01
+"""Of a pass."""
+
+
+def out_s(waiting: Waiting, tokens: float, elapsed_s: float, *, is_busy: bool = False) -> float:
+    """For how long one session is left out of passes."""
+    (left_s,) = waiting.out_s(
+        np.array([tokens]), np.array([elapsed_s]), PASS_S, is_busy=is_busy, most_s=1.0
+    )
+    return float(left_s)
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+@pytest.mark.parametrize("tokens", [1.0, 1.2, 2.5, 5.0])
+def test_a_session_is_left_out_while_its_candidates_are_worth_more_than_passes_without(
+    tokens: float, is_busy: bool
+) -> None:
+    """Tokens a second: of one pass after another, and of the candidates' time, what is left of another pass, and one."""
+    late = 0.5 if is_busy else 0.0
+    for passes in np.arange(0.05, 6.0, 0.1).tolist():
+        waits = tokens / (passes + late + 1.0) > 1.0
+        is_out = out_s(learned(passes * PASS_S), tokens, 0.0, is_busy=is_busy) > 0.0
+        assert is_out == waits, passes
+
+
+@pytest.mark.parametrize("tokens", [1.5, 3.0, 9.0])
+def test_nobody_is_left_out_for_ever(tokens: float) -> None:
+    """Whatever is known of how long candidates take: for no longer than they are worth, and what is late is believed to be later still."""
+    for waiting in (Waiting(), learned(0.5 * PASS_S), learned(2.0 * PASS_S, spread=PASS_S)):
+        elapsed_s = 0.0
+        while (left_s := out_s(waiting, tokens, elapsed_s)) > 0.0:
+            elapsed_s += left_s
+            assert elapsed_s <= (tokens - 1.0) * PASS_S + 1e-9
+        assert out_s(waiting, tokens, elapsed_s + 1.0) == 0.0
+    (bounded,) = learned(2.0).out_s(np.array([1e6]), np.zeros(1), PASS_S, is_busy=False, most_s=3.0)
+    assert bounded == 3.0
+
+
+def test_a_pass_waits_for_whom_it_would_leave_out_if_they_are_close() -> None:
+    """A tenth of a pass is waited for, a whole one is not; the more there are, the longer."""
+    waiting = learned(2.0 * PASS_S)
+
+    def together_s(num_out: int, left: float, pace: float, waited_s: float = 0.0) -> float:
+        elapsed_E = np.full(num_out, 2.0 * PASS_S - left * PASS_S)
+        return waiting.together_s(
+            np.full(num_out, 4.0), elapsed_E, PASS_S, pace=pace, waited_s=waited_s
+        )
+
+    pace = 4.0 / PASS_S
+    assert together_s(1, 0.1, pace) > 0.0
+    assert together_s(1, 1.0, pace) == 0.0
+    assert together_s(8, 1.0, pace) > 0.0
+    assert together_s(8, 1.0, 10.0 * pace) == 0.0
+    # No longer than what they bring is worth, however long it has waited.
+    assert together_s(1, 0.1, pace) <= PASS_S
+    assert together_s(1, 0.1, pace, waited_s=PASS_S) == 0.0
