@@ -55,11 +55,12 @@ class Planner:
         chosen: list[Chosen] = []
         if drafting and len(decoding):
             has = state.has_candidates(decoding)
-            is_busy = bool(has.any()) or len(prompts) > 0
-            out_s = self.patience.out_s(decoding, has, now, is_busy=is_busy)
-            is_out = out_s > 0.0
-            out, decoding, has = decoding[is_out], decoding[~is_out], has[~is_out]
-            left_s = float(out_s.min())
+            out, left_s = decoding[:0], 0.0
+            if self.patience.fits_once(decoding).any():
+                is_busy = bool(has.any()) or len(prompts) > 0
+                out_s = self.patience.out_s(decoding, has, now, is_busy=is_busy)
+                is_out, left_s = out_s > 0.0, float(out_s.min())
+                out, decoding, has = decoding[is_out], decoding[~is_out], has[~is_out]
             if len(decoding):
                 chosen = self._choose(decoding)
                 self.patience.floor = max(part.floor for part in chosen)
@@ -67,8 +68,8 @@ class Planner:
                 if len(out):
                     left_s = max(left_s, self.patience.together_s(out, decoding, has, now))
             waits = left_s > 0.0 and (state.settings.lockstep or not len(prompts))
-            waiting = np.concatenate((out, decoding)) if waits else out
-            table.waited_s_S[waiting] = np.fmin(table.waited_s_S[waiting], now)
+            for rows in (out, decoding) if waits else (out,):
+                table.waited_s_S[rows] = np.fmin(table.waited_s_S[rows], now)
             if waits:
                 return left_s
         self.patience.end(decoding, now)

@@ -50,6 +50,14 @@ class Patience:
         drafted: Bools = takes_part[rows][:, live].any(axis=1) & table.speculates_S[rows]
         return drafted
 
+    def fits_once(self, rows: Int64s) -> Bools:
+        """Whose candidates fit one text only and are drafted while passes of others run: left out of these, such a session loses nothing but time."""
+        state = self._state
+        if state.settings.lockstep or state.clock.is_shared:
+            return np.zeros(len(rows), np.bool_)
+        fits_once: Bools = ~state.survives(rows)
+        return fits_once
+
     def out_s(self, decoding: Int64s, has: Bools, now: float, *, is_busy: bool) -> Float64s:
         """Seconds for which each session is left out of passes so that its candidates may come; 0: it goes along.
 
@@ -61,7 +69,7 @@ class Patience:
         """
         table = self._state.table
         out_s = np.zeros(len(decoding))
-        entries = (self._hopes(decoding) & self._fits_once(decoding) & ~has).nonzero()[0]
+        entries = (self._hopes(decoding) & self.fits_once(decoding) & ~has).nonzero()[0]
         rows = decoding[entries]
         since_E, _ = table.due(rows)
         out_s[entries] = np.where(
@@ -92,7 +100,7 @@ class Patience:
     def left_s(self, decoding: Int64s, has: Bools, chosen: list[Chosen], now: float) -> float:
         """Seconds that the next pass may still wait for candidates; 0: it begins."""
         state, table = self._state, self._state.table
-        hopes = self._hopes(decoding) & ~self._fits_once(decoding)
+        hopes = self._hopes(decoding) & ~self.fits_once(decoding)
         starving, most_s = hopes & ~has, state.settings.max_patience_s
         if state.settings.lockstep:
             waits = starving | (hopes & ~self._is_complete(decoding))
@@ -126,7 +134,7 @@ class Patience:
         """
         wait_s = 0.0
         if pass_.drafting and not pass_.has_prompt:
-            hopes = self._hopes(rows) & ~self._fits_once(rows)
+            hopes = self._hopes(rows) & ~self.fits_once(rows)
             if hopes.any():
                 wait_s = self._state.settings.max_patience_s
                 if not self._state.settings.lockstep:
@@ -139,14 +147,6 @@ class Patience:
         """Which sessions can use candidates that may come."""
         hopes: Bools = self.drafted(rows) & (self._state.table.remaining_S[rows] > 1)
         return hopes
-
-    def _fits_once(self, rows: Int64s) -> Bools:
-        """Whose candidates fit one text only and are drafted while passes of others run: left out of these, such a session loses nothing but time."""
-        state = self._state
-        if state.settings.lockstep or state.clock.is_shared:
-            return np.zeros(len(rows), np.bool_)
-        fits_once: Bools = ~state.survives(rows)
-        return fits_once
 
     def _first_s(self, awaited: Int64s, has: Bools, pace: float, now: float) -> float:
         """Seconds to wait for the first candidates of sessions that drafters have not answered; 0: none of them is worth it."""
@@ -224,7 +224,7 @@ class Patience:
         self._grows_by_s = math.inf
         has = self._state.has_candidates(rows)
         # Who has a tree that fits the text has waited for others.
-        is_vain = ~table.answered_S[rows] & ~(has & self._fits_once(rows))
+        is_vain = ~table.answered_S[rows] & ~(has & self.fits_once(rows))
         vain = rows[is_vain]
         if len(vain):
             yields.in_vain(table, rows[is_vain & ~has])
