@@ -92,6 +92,13 @@ def ranked(
     """
     targets = {tenant.node_id for tenant in tenants if tenant.role is Role.TARGET}
 
+    fitting = [
+        node
+        for node in nodes
+        if _fits(spec, node, _free(node, tenants)) and not _is_barred(spec, node, targets, policy)
+    ]
+    distances = _distances([node.node_id for node in fitting], targets, round_trips)
+
     def cost(node: NodeRoom) -> tuple[float, ...]:
         here = [tenant for tenant in tenants if tenant.node_id == node.node_id]
         alike = sum((one.role, one.model) == (spec.role, spec.model) for one in here)
@@ -99,16 +106,11 @@ def ranked(
         if spec.role is Role.DRAFTER:
             is_beside = node.node_id in targets and policy.drafters_on_targets == "auto"
             peers = sum(one.role is Role.DRAFTER for one in here)
-            return (is_beside, _distance(node.node_id, targets, round_trips), peers, len(here))
+            return (is_beside, distances[node.node_id], peers, len(here))
         if spec.role is Role.COORDINATOR:
             return (crowd, node.node_id != own_node, len(here))
         return (crowd, sum(one.role is Role.DRAFTER for one in here), len(here))
 
-    fitting = [
-        node
-        for node in nodes
-        if _fits(spec, node, _free(node, tenants)) and not _is_barred(spec, node, targets, policy)
-    ]
     return [node.node_id for node in sorted(fitting, key=cost)]
 
 
@@ -214,16 +216,25 @@ def _is_barred(
     return is_apart and node.node_id in targets
 
 
-def _distance(node_id: str, targets: Collection[str], round_trips: RoundTrips) -> float:
-    """How far the nearest target is, in doublings of the round trip: smaller differences are noise."""
-    if node_id in targets:
-        return -1.0
-    if not targets:
-        return 0.0
+def _distances(
+    node_ids: Sequence[str], targets: Collection[str], round_trips: RoundTrips
+) -> dict[str, float]:
+    """How far each node is from its nearest target, in whole doublings of the shortest such round trip: smaller differences are noise."""
     known = [seconds for seconds in round_trips.values() if math.isfinite(seconds)]
     farthest = max(known, default=NEAREST_S)
-    nearest = min(round_trips.get((node_id, target), farthest) for target in targets)
-    return round(max(0.0, math.log2(min(nearest, farthest) / NEAREST_S)))
+    nearest = {
+        node_id: min(
+            (round_trips.get((node_id, target), farthest) for target in targets), default=NEAREST_S
+        )
+        for node_id in node_ids
+        if node_id not in targets
+    }
+    shortest = max(min(nearest.values(), default=NEAREST_S), NEAREST_S)
+    doublings = {
+        node_id: math.floor(math.log2(max(min(seconds, farthest) / shortest, 1.0)))
+        for node_id, seconds in nearest.items()
+    }
+    return {node_id: doublings.get(node_id, -1) for node_id in node_ids}
 
 
 def _shown(resources: Mapping[str, float]) -> str:

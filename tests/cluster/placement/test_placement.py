@@ -135,6 +135,11 @@ def test_the_nearest_node_wins_over_the_emptiest() -> None:
     assert best(DRAFTER, tenants, round_trips=far)[:3] == ["d", "c", "b"]
     close = {**far, ("c", "a"): 60e-6}
     assert best(DRAFTER, tenants, round_trips=close)[:3] == ["c", "d", "b"]
+    for nearest in (60e-6, 1.1e-3, 1.13e-3, 1.2e-3, 17e-3):
+        # Whatever the time, less than twice as long is as near.
+        for longer, first in ((1.01, "d"), (1.9, "d"), (2.1, "c")):
+            trips = {("b", "a"): 1.0, ("c", "a"): nearest, ("d", "a"): longer * nearest}
+            assert best(DRAFTER, tenants, round_trips=trips)[0] == first
 
 
 def test_unmeasured_nodes_come_last() -> None:
