@@ -10,7 +10,7 @@ from outrider.actors.exchange.verdicts import TargetActivity
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import sizes_of
 from outrider.actors.target.candidates.candidate_store import Chosen
-from outrider.actors.target.patience import Patience
+from outrider.actors.target.pass_start import PassStart
 from outrider.actors.target.schedule.mode import Mode
 from outrider.actors.target.state.passes import Pass, build
 from outrider.actors.target.state.round import Round
@@ -26,7 +26,7 @@ class Planner:
 
     def __init__(self, state: TargetState) -> None:
         self._state = state
-        self.patience = Patience(state)
+        self.start = PassStart(state)
         self._mode = Mode()
         self._num_decoding = 0
         """Sessions that decode, those that the pass leaves out among them."""
@@ -56,23 +56,23 @@ class Planner:
         if drafting and len(decoding):
             has = state.has_candidates(decoding)
             out, left_s = decoding[:0], 0.0
-            if self.patience.fits_once(decoding).any():
+            if self.start.fits_once(decoding).any():
                 is_busy = bool(has.any()) or len(prompts) > 0
-                out_s = self.patience.out_s(decoding, has, now, is_busy=is_busy)
+                out_s = self.start.out_s(decoding, has, now, is_busy=is_busy)
                 is_out, left_s = out_s > 0.0, float(out_s.min())
                 out, decoding, has = decoding[is_out], decoding[~is_out], has[~is_out]
             if len(decoding):
                 chosen = self._choose(decoding)
-                self.patience.floor = max(part.floor for part in chosen)
-                left_s = self.patience.left_s(decoding, has, chosen, state.clock.at(now))
+                self.start.floor = max(part.floor for part in chosen)
+                left_s = self.start.left_s(decoding, has, chosen, state.clock.at(now))
                 if len(out):
-                    left_s = max(left_s, self.patience.together_s(out, decoding, has, now))
+                    left_s = max(left_s, self.start.together_s(out, decoding, has, now))
             waits = left_s > 0.0 and (state.settings.lockstep or not len(prompts))
             for rows in (out, decoding) if waits else (out,):
                 table.waited_s_S[rows] = np.fmin(table.waited_s_S[rows], now)
             if waits:
                 return left_s
-        self.patience.end(decoding, now)
+        self.start.end(decoding, now)
         return build(
             table,
             prompts_P=prompts,
@@ -90,7 +90,7 @@ class Planner:
         state, settings = self._state, self._state.settings
         if not settings.adaptive or settings.lockstep:
             return True
-        count = int(self.patience.drafted(decoding).sum())
+        count = int(self.start.drafted(decoding).sum())
         if not count:
             self._last_end = None
             return True
@@ -116,7 +116,7 @@ class Planner:
 
     def finished(self, pass_: Pass, done: Round, now: float) -> TargetActivity:
         """What drafters are told of the next pass, right after a round was committed."""
-        state, table, patience = self._state, self._state.table, self.patience
+        state, table, start = self._state, self._state.table, self.start
         rows = done.rows_E[~done.over_E]
         has = state.has_candidates(rows)
         table.grows_S[rows] = ~has
@@ -124,17 +124,17 @@ class Planner:
         tried = sizes_of(pass_.starts_E)[done.entries_E[~done.over_E]] > 0
         lost = rows[tried & ~has]
         table.heard_S[lost] = table.lengths_S[lost] - 1
-        patience.learn(pass_, self._last_end)
-        wait_s = patience.next_s(pass_, rows, has, state.clock.at(now))
+        start.learn(pass_, self._last_end)
+        wait_s = start.next_s(pass_, rows, has, state.clock.at(now))
         free_s = 0.0
         if wait_s <= 0.0:
-            num_rows = len(rows) + patience.last_nodes
+            num_rows = len(rows) + start.last_nodes
             free_s = state.cost.predict(num_rows, drafting=pass_.drafting)
         return TargetActivity(
-            pass_s=now - pass_.began_s + patience.mean_s,
+            pass_s=now - pass_.began_s + start.mean_s,
             free_s=free_s,
             wait_s=wait_s,
-            floor=patience.floor,
+            floor=start.floor,
         )
 
     def booked(
@@ -169,7 +169,7 @@ class Planner:
     def _is_caught_up(self, rows: Int64s) -> bool:
         """Drafters have answered for all that they missed when they were woken."""
         table = self._state.table
-        drafted = rows[self.patience.drafted(rows)]
+        drafted = rows[self.start.drafted(rows)]
         return len(drafted) > 0 and bool((table.heard_S >= table.woken_S)[drafted].all())
 
     def take_busy(self, now: float) -> float:

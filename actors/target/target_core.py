@@ -136,7 +136,7 @@ class TargetCore:
         arrived = now if arrived is None else arrived
         match event:
             case CandidatesReceived():
-                intake.take(state, event, self._planner.patience.waiting, arrived=arrived, now=now)
+                intake.take(state, event, self._planner.start.waiting, arrived=arrived, now=now)
                 return
         self._tell()
         self.tidy()

@@ -39,8 +39,8 @@ class Scene:
         self.planner = planner = Planner(state)
         state.cost.set_curve({1: 0.01, 101: 0.01 + 100 * rng.choice([0.0, 2e-4])})
         first = Delay(rng.uniform(0.0, 0.03), rng.uniform(0.0, 0.005))
-        planner.patience.waiting.first = first
-        planner.patience.last_nodes = rng.randint(0, 6)
+        planner.start.waiting.first = first
+        planner.start.last_nodes = rng.randint(0, 6)
         number, table = state.number_of("d"), state.table
         self.is_reading = rng.random() < 0.2
         if self.is_reading:
@@ -89,12 +89,12 @@ class Scene:
 
     def plain(self) -> tuple[float, frozenset[int]]:
         """As the plain loop decides."""
-        first = self.planner.patience.waiting.first
+        first = self.planner.start.waiting.first
         return who_goes(
             self.sessions,
             now=NOW,
             seconds=self.state.cost.predict,
-            last_nodes=self.planner.patience.last_nodes,
+            last_nodes=self.planner.start.last_nodes,
             first=PlainDelay(mean_s=first.mean_s, spread_s=first.spread_s),
             patience_s=self.state.settings.max_patience_s,
             smallest_s=SMALLEST_S,
@@ -158,7 +158,7 @@ def soon(seed: int) -> Scene | None:
     """A scene in which what is missing comes half a millisecond later, if somebody has candidates and others lack them."""
     scene = Scene(seed)
     table = scene.state.table
-    scene.planner.patience.waiting.first = Delay(0.004, 0.0001)
+    scene.planner.start.waiting.first = Delay(0.004, 0.0001)
     table.yields_S[scene.rows] = [12.0 if one.has else 4.0 for one in scene.sessions]
     table.verdict_s_S[scene.rows] = NOW - 0.0035
     kinds = {(one.has, one.is_due) for one in scene.sessions}

@@ -41,12 +41,12 @@ class Scene:
         table, pools = state.table, state.pools
         row_s = rng.choice([0.0, 1e-5, 2e-4, 2e-3])
         state.cost.set_curve({1: 0.01, 101: 0.01 + 100 * row_s})
-        planner.patience.waiting.first = Delay(rng.uniform(0.0, 0.02), rng.uniform(0.0, 0.005))
-        planner.patience.waiting.next = Delay(rng.uniform(0.0, 0.002), rng.uniform(0.0, 0.0005))
-        planner.patience.waiting.last_s = NOW - rng.uniform(0.0, 0.001)
-        planner.patience.waiting.promised_s = rng.choice([0.0, NOW + 0.003])
-        planner.patience.last_nodes = rng.randint(0, 6)
-        planner.patience.last_tree = float(rng.randint(0, 4))
+        planner.start.waiting.first = Delay(rng.uniform(0.0, 0.02), rng.uniform(0.0, 0.005))
+        planner.start.waiting.next = Delay(rng.uniform(0.0, 0.002), rng.uniform(0.0, 0.0005))
+        planner.start.waiting.last_s = NOW - rng.uniform(0.0, 0.001)
+        planner.start.waiting.promised_s = rng.choice([0.0, NOW + 0.003])
+        planner.start.last_nodes = rng.randint(0, 6)
+        planner.start.last_tree = float(rng.randint(0, 4))
         table.started_S[rows] = True
         table.cached_S[rows] = LENGTH - 1
         table.joined_SD[rows, state.number_of("d")] = True
@@ -106,7 +106,7 @@ class Scene:
 
     def plain(self) -> tuple[float, frozenset[int]]:
         """As the plain loop decides."""
-        waiting, settings = self.planner.patience.waiting, self.state.settings
+        waiting, settings = self.planner.start.waiting, self.state.settings
         (part,) = [
             store.choose(
                 np.array(self.rows),
@@ -121,8 +121,8 @@ class Scene:
             now=NOW,
             seconds=self.state.cost.predict,
             floor=part.floor,
-            last_nodes=self.planner.patience.last_nodes,
-            tree=self.planner.patience.last_tree,
+            last_nodes=self.planner.start.last_nodes,
+            tree=self.planner.start.last_tree,
             most_nodes=settings.max_batch_nodes,
             first=PlainDelay(mean_s=waiting.first.mean_s, spread_s=waiting.first.spread_s),
             following=PlainDelay(mean_s=waiting.next.mean_s, spread_s=waiting.next.spread_s),

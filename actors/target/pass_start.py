@@ -1,4 +1,4 @@
-"""How long the next pass waits for candidates, and whom it leaves out meanwhile: decision 2 of docs/scheduling.md for the sessions that there are."""
+"""When the next pass starts: how long it waits for candidates, and whom it leaves out. Decision 2 of docs/scheduling.md for the sessions that there are."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from outrider.actors.target.state.session_table import Bools, Float64s
 from outrider.actors.target.state.target_state import TargetState
 
 
-class Patience:
-    """What waits are worth to the sessions of a target, and what has become of them."""
+class PassStart:
+    """When the next pass of a target starts: what waits are worth to its sessions, and what has become of them."""
 
     def __init__(self, state: TargetState) -> None:
         self._state = state
