@@ -53,9 +53,8 @@ class PassStart:
     def fits_once(self, rows: Int64s) -> Bools:
         """Whose candidates fit one text only and are drafted while passes of others run: left out of these, such a session loses nothing but time."""
         state = self._state
-        if state.settings.lockstep or state.clock.is_shared:
-            return np.zeros(len(rows), np.bool_)
-        fits_once: Bools = ~state.survives(rows)
+        are_apart = not (state.settings.lockstep or state.clock.is_shared)
+        fits_once: Bools = ~state.survives(rows) & are_apart
         return fits_once
 
     def out_s(self, decoding: Int64s, has: Bools, now: float, *, is_busy: bool) -> Float64s:
@@ -206,8 +205,6 @@ class PassStart:
         )
         gains_N = chosen.values_N * table.hits_S[rows] - chosen.floor
         return float(np.maximum(gains_N, 0.0)[is_leaf].sum())
-
-    # -- afterwards ------------------------------------------------------------------------------------------------
 
     def end(self, decoding: Int64s, now: float) -> None:
         """Counts the time that was waited, and learns where nothing came."""
