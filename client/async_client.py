@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,7 +18,12 @@ from outrider.client.async_trace import AsyncRunningTrace
 from outrider.client.connection.access import Access, Tls
 from outrider.client.connection.channel import DEFAULT_ADDRESS, parse_addresses
 from outrider.client.connection.connections import Connections
-from outrider.client.connection.errors import OutriderError, Unavailable, from_rpc_error
+from outrider.client.connection.errors import (
+    Cancelled,
+    OutriderError,
+    Unavailable,
+    from_rpc_error,
+)
 from outrider.client.connection.retry import RetryPolicy
 from outrider.client.connection.timeouts import (
     CALL_TIMEOUT_S,
@@ -348,6 +354,11 @@ class AsyncClient:
             left_s = max(0.001, deadline_s - time.monotonic())
             try:
                 return await call(self._connections.stub(address), left_s)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                raise Cancelled("the client was closed") from None
             except grpc.RpcError as rpc_error:
                 error = from_rpc_error(rpc_error)
             failures += 1

@@ -14,6 +14,7 @@ import structlog
 
 from outrider.actors.exchange.option_fields import chosen
 from outrider.actors.exchange.verifier_wire import offered_by
+from outrider.actors.rpc.closed_channel import ChannelClosed, telling_closed
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.actors.speculation.policies import LengthChoice
 from outrider.cluster.links.stream_link import CONNECT_S, BidiCall, LinkBroken, StreamLink
@@ -125,10 +126,11 @@ class DraftLink(StreamLink[draft_pb2.DraftCommand, draft_pb2.DraftEvent, DraftSi
         if self._stub is None:
             return False
         try:
-            self.info = await self._stub.GetInfo(
-                draft_pb2.GetDrafterInfoRequest(), timeout=timeout_s
-            )
-        except grpc.aio.AioRpcError:
+            with telling_closed():
+                self.info = await self._stub.GetInfo(
+                    draft_pb2.GetDrafterInfoRequest(), timeout=timeout_s
+                )
+        except (grpc.aio.AioRpcError, ChannelClosed):
             return False
         return True
 

@@ -11,6 +11,7 @@ import structlog
 from outrider.actors.exchange import commits
 from outrider.actors.exchange.frames import BadFrame
 from outrider.actors.exchange.session_drafters import places_to_proto
+from outrider.actors.rpc.closed_channel import ChannelClosed, telling_closed
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.cluster.links.stream_link import CONNECT_S, BidiCall, LinkBroken, StreamLink
 from outrider.v1 import target_pb2, target_pb2_grpc
@@ -123,10 +124,11 @@ class TargetLink(StreamLink[target_pb2.SessionCommand, target_pb2.SessionEvent, 
         if self._stub is None:
             return False
         try:
-            self.info = await self._stub.GetInfo(
-                target_pb2.GetTargetInfoRequest(), timeout=timeout_s
-            )
-        except grpc.aio.AioRpcError:
+            with telling_closed():
+                self.info = await self._stub.GetInfo(
+                    target_pb2.GetTargetInfoRequest(), timeout=timeout_s
+                )
+        except (grpc.aio.AioRpcError, ChannelClosed):
             return False
         return True
 

@@ -21,6 +21,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 import outrider
 from outrider.actors.metrics.families import counter, counters, gauges
 from outrider.actors.metrics.metrics_service import render
+from outrider.actors.rpc.closed_channel import ChannelClosed, telling_closed
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.roster.actor_status import ActorState, ActorStatus
@@ -110,12 +111,9 @@ class Federation:
         stub = metrics_pb2_grpc.MetricsServiceStub(channel)
         request = metrics_pb2.CollectMetricsRequest(labels=_labels(status))
         try:
-            answer = await stub.Collect(request, timeout=COLLECT_S)
-        except asyncio.CancelledError:
-            # A call ends so, too, where another page has closed the channel.
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
+            with telling_closed():
+                answer = await stub.Collect(request, timeout=COLLECT_S)
+        except ChannelClosed:  # by another page
             return None
         except grpc.aio.AioRpcError:
             # The next page connects again, with the certificate of then.

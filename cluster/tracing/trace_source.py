@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 
+from outrider.actors.rpc.closed_channel import ChannelClosed, telling_closed
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
 from outrider.v1 import trace_pb2
@@ -98,9 +99,12 @@ async def follow(
         else:
             source = _Source(link, outbox, clock_ns)
             try:
-                await source.run(nodes=nodes)
+                with telling_closed():
+                    await source.run(nodes=nodes)
             except grpc.aio.AioRpcError as error:
                 await source.lost(f"{error.code().name}: {error.details()}")
+            except ChannelClosed as error:
+                await source.lost(str(error))
             except (TimeoutError, asyncio.InvalidStateError):
                 await source.lost("it did not answer in time")
             outbox.settle(link)

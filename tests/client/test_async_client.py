@@ -121,6 +121,17 @@ async def test_closing_the_client_cancels(fake: FakeService) -> None:
     assert await wait_ended(fake)
 
 
+async def test_closing_the_client_ends_short_calls(mute_port: str) -> None:
+    """They are told so; the task that waits for one is not itself cancelled."""
+    client = AsyncClient(mute_port)
+    asked = asyncio.create_task(client.status())
+    await asyncio.sleep(0.1)
+    await client.close()
+    async with asyncio.timeout(8.0):
+        with pytest.raises(Cancelled):
+            await asked
+
+
 async def test_timeout_ends_a_stream(fake: FakeService) -> None:
     """The deadline reaches the service, the error holds what had arrived."""
     fake.stall_after = 6

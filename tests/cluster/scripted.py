@@ -82,6 +82,8 @@ class Script:
     answers_close: bool = True
     hold: asyncio.Event | None = None
     """Rounds wait for this."""
+    hold_info: asyncio.Event | None = None
+    """Descriptions wait for this."""
     wants_drafters: bool = True
     """Said first on each stream."""
 
@@ -137,6 +139,8 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
         self, request: target_pb2.GetTargetInfoRequest, context: Context
     ) -> target_pb2.TargetInfo:
         """Describes the script."""
+        if self.script.hold_info is not None:
+            await self.script.hold_info.wait()
         return target_pb2.TargetInfo(
             protocol_version=PROTOCOL_VERSION,
             name=self.name,
@@ -193,6 +197,11 @@ class ScriptedTarget(target_pb2_grpc.TargetServiceServicer):
         """Tells every coordinator whether to attach drafters."""
         self.script.wants_drafters = is_wanted
         self.tell(_drafters_wanted(is_wanted))
+
+    def hang_up(self) -> None:
+        """Ends every coordinator's stream, and goes on answering calls."""
+        for outgoing in self._streams:
+            outgoing.put_nowait(None)
 
     def tell(self, event: target_pb2.SessionEvent) -> None:
         """Tells every coordinator something."""

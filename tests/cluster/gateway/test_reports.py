@@ -42,3 +42,18 @@ async def test_status_tells_who_serves(start: Start, target: ScriptedTarget) -> 
     await running
     after = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
     assert (after.running, after.finished) == (0, 1)
+
+
+async def test_status_is_answered_while_a_target_goes(start: Start, target: ScriptedTarget) -> None:
+    """The target is told as not ready; who asked is not left waiting."""
+    front = await start()
+    target.script.hold_info = asyncio.Event()
+    asked = asyncio.ensure_future(front.stub.GetStatus(generation_pb2.GetStatusRequest()))
+    await asyncio.sleep(0.1)
+    target.hang_up()
+    async with asyncio.timeout(8.0):
+        status = await asked
+    assert [(one.role, one.ready) for one in status.actors] == [
+        ("coordinator", True),
+        ("target", False),
+    ]

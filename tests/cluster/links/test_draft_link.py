@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import grpc
 from tests.cluster.scripted import ScriptedDrafter
@@ -88,6 +89,36 @@ async def test_detaching_is_told_once_and_quiet_afterwards() -> None:
     await stop(task)
     await drafter.stop()
     assert sink.detached == []
+
+
+class Holding(ScriptedDrafter):
+    """Describes itself once, and then no more."""
+
+    is_held = False
+
+    async def GetInfo(
+        self, request: draft_pb2.GetDrafterInfoRequest, context: Any
+    ) -> draft_pb2.DrafterInfo:
+        """Waits where it is held."""
+        if self.is_held:
+            await asyncio.sleep(60.0)
+        return await super().GetInfo(request, context)
+
+
+async def test_a_break_while_a_description_is_asked_for() -> None:
+    """There is none; whoever asked goes on."""
+    drafter = Holding("d")
+    link = DraftLink("d", await drafter.start(), HELLO, on_up=lambda link: None)
+    task = asyncio.get_running_loop().create_task(link.run())
+    await until(lambda: link.is_up)
+    drafter.is_held = True
+    asked = asyncio.create_task(link.refresh(60.0))
+    await asyncio.sleep(0.1)
+    task.cancel()  # as where the drafter has left the roster
+    async with asyncio.timeout(8.0):
+        assert not await asked
+    await stop(task)
+    await drafter.stop()
 
 
 async def test_another_actor_at_the_address_is_refused() -> None:

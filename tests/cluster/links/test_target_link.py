@@ -119,6 +119,32 @@ async def test_a_break_is_told_once_and_mended(target: ScriptedTarget) -> None:
     assert linked.calls == ["up", "down", "up", "down"]
 
 
+async def test_a_break_while_a_description_is_asked_for(target: ScriptedTarget) -> None:
+    """There is none; whoever asked goes on."""
+    linked = Linked(target.address)
+    await until(lambda: linked.link.is_up)
+    target.script.hold_info = asyncio.Event()
+    asked = asyncio.create_task(linked.link.refresh(60.0))
+    await asyncio.sleep(0.1)
+    target.hang_up()
+    async with asyncio.timeout(8.0):
+        assert not await asked
+    await linked.stop()
+
+
+async def test_who_asks_for_a_description_can_be_cancelled(target: ScriptedTarget) -> None:
+    """The task ends."""
+    linked = Linked(target.address)
+    await until(lambda: linked.link.is_up)
+    target.script.hold_info = asyncio.Event()
+    asked = asyncio.create_task(linked.link.refresh(60.0))
+    await asyncio.sleep(0.1)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    await linked.stop()
+
+
 async def test_an_old_start_of_a_target_is_refused(target: ScriptedTarget) -> None:
     """A process that should be dead does not get sessions."""
     target.incarnation = 5

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import pytest
@@ -10,12 +14,14 @@ from tests.cluster.front import Serve
 from tests.cluster.scripted import Script, ScriptedDrafter, ScriptedTarget
 from tests.cluster.served.test_together import Together, lockstep, ready, request, table, together
 
+from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.client.async_client import AsyncClient
 from outrider.client.connection.errors import InvalidRequest, NotFound, OutriderError, Overloaded
 from outrider.client.timeline.summary import summarise
 from outrider.client.timeline.timeline_model import DRAFTING, NETWORK, REQUESTS, WORK, Timeline
 from outrider.cluster.tracing import trace_call
-from outrider.v1 import generation_pb2, sampling_pb2, trace_pb2
+from outrider.cluster.tracing.trace_source import TraceRequests, follow
+from outrider.v1 import generation_pb2, sampling_pb2, target_pb2_grpc, trace_pb2
 
 __all__ = ["lockstep", "table", "together"]
 
@@ -266,6 +272,42 @@ async def test_a_target_that_dies_does_not_hold_the_trace(together: Together) ->
     assert summary.rounds.committed == TOKENS
     target = next(source for source in timeline.sources if source.role == "target")
     assert target.end_us < timeline.duration_us
+
+
+class Recording(ScriptedTarget):
+    """Says that it records, and then nothing."""
+
+    async def Trace(  # type: ignore[override]  # a coroutine that writes, as grpc.aio allows
+        self, request_iterator: AsyncIterator[trace_pb2.TraceCommand], context: Any
+    ) -> None:
+        """As a target that has nothing to tell."""
+        await context.write(trace_pb2.TraceReport(source=trace_pb2.TraceSource(name=self.name)))
+        await asyncio.sleep(60.0)
+
+
+async def test_a_channel_that_is_closed_during_a_trace_is_a_source_lost() -> None:
+    """And the actor is asked again once its link has another."""
+    target, outbox = Recording(Script()), TraceRequests()
+    await target.start()
+    channel = internal_channel(target.address)
+    link: Any = SimpleNamespace(stub=target_pb2_grpc.TargetServiceStub(channel))
+    following = asyncio.create_task(follow(link, outbox, time.monotonic_ns, nodes=False))
+    try:
+        async with asyncio.timeout(20.0):
+            assert (await outbox.get()).source.name == target.name  # type: ignore[union-attr]
+            link.stub = None
+            await channel.close()
+            lost = await outbox.get()
+            assert lost is not None
+            assert "closed" in lost.source_lost
+            channel = internal_channel(target.address)
+            link.stub = target_pb2_grpc.TargetServiceStub(channel)
+            assert (await outbox.get()).number == 2  # type: ignore[union-attr]
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await channel.close()
+        await target.stop()
 
 
 async def test_actors_of_an_old_release(serve: Serve) -> None:

@@ -6,6 +6,7 @@ The tests run in order.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import urllib.request
 from collections.abc import Iterator
@@ -100,10 +101,9 @@ def generate_with_candidates(
 
 def pid_now(service: ServiceProcess, name: str) -> int | None:
     """The process of an actor at this moment, by the address that it has told in the log."""
-    lines = [
-        line for line in service.log.splitlines() if "serving" in line and f"actor={name} " in line
-    ]
-    return int(lines[-1].rpartition("pid=")[2]) if lines else None
+    # Two threads of the service print there: another line may follow where a line should have ended.
+    told = re.findall(rf"\] serving .*?\bactor={name} .*?\bpid=(\d+)", service.log)
+    return int(told[-1]) if told else None
 
 
 def is_accepting(stub: generation_pb2_grpc.GenerationServiceStub) -> bool:
