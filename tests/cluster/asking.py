@@ -69,7 +69,7 @@ def expected(num_tokens: int, seed: int = 3) -> str:
 
 async def ready(front: Front) -> None:
     """Waits until the service accepts requests."""
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(30.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             if status.accepting:
@@ -79,7 +79,7 @@ async def ready(front: Front) -> None:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Waits for something to come true."""
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(30.0):
         while True:
             if condition():
                 return

@@ -62,7 +62,7 @@ async def supervisor() -> AsyncIterator[tuple[ScriptedSupervisor, str]]:
 
 async def until_renewed(scripted: ScriptedSupervisor, times: int) -> None:
     """Waits for so many renewals."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30.0):
         while scripted.renewals < times:  # noqa: ASYNC110 - a counter is what is waited for
             await asyncio.sleep(0.005)
 

@@ -74,7 +74,7 @@ def threads() -> list[str]:
 
 async def until(condition: Any) -> None:
     """Waits for something to come true."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30.0):
         while True:
             if condition():
                 return
@@ -149,7 +149,7 @@ async def test_a_worker_that_fails_is_seen() -> None:
     await until(lambda: server.ended)
     assert server.ended == ["the worker of 'w' failed: ArithmeticError('overflow')"]
     assert await health(address) == health_pb2.HealthCheckResponse.NOT_SERVING
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30.0):
         assert await server.failed() == server.ended[0]
     await server.stop()
 
@@ -163,6 +163,6 @@ async def test_a_report_that_cannot_be_delivered_is_a_failure() -> None:
 
     server = Losing()
     await server.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30.0):
         assert "was lost" in await server.failed()
     await server.stop()

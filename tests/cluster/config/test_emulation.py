@@ -62,7 +62,7 @@ async def front(serve: Serve) -> AsyncIterator[Front]:
         drafters=(("draft", addresses[1]),),
         emulated="2ms+10us, 200us+1us",
     )
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(30.0):
         while not await _is_ready(made):  # noqa: ASYNC110 - nothing tells when it is
             await asyncio.sleep(0.02)
     yield made

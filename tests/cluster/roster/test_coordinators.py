@@ -34,7 +34,7 @@ class Two:
 
     async def accepting(self, which: int) -> None:
         """Waits until one of them takes requests."""
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(30.0):
             while True:
                 if (await self.status(which)).accepting:
                     return

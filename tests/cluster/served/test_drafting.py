@@ -45,7 +45,7 @@ def names_in(steer: target_pb2.SteerSession | target_pb2.OpenSession) -> list[st
 
 async def until(condition: Callable[[], bool]) -> None:
     """Waits for something to come true."""
-    async with asyncio.timeout(8.0):
+    async with asyncio.timeout(30.0):
         while True:
             if condition():
                 return
@@ -66,7 +66,7 @@ async def front_of(
         drafters=tuple((drafter.name, drafter.address) for drafter in drafters),
         speculation=Speculation(drafters_at_work=limit),
     )
-    async with asyncio.timeout(8.0):
+    async with asyncio.timeout(30.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             up = sum(actor.ready or "tokenizer" in actor.problem for actor in status.actors)

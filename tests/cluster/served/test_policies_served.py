@@ -42,7 +42,7 @@ async def front(tmp_path: Path, serve: Serve) -> AsyncIterator[Front]:
     addresses = [await drafter.start() for drafter in drafters]
     named = tuple(zip(("draft-0", "lookup-0"), addresses, strict=True))
     front = await serve(codec=None, targets=(address,), drafters=named)
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(30.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             up = [actor for actor in status.actors if actor.ready and actor.role == "drafter"]

@@ -101,7 +101,7 @@ async def together(table: str, serve: Serve, lockstep: bool) -> AsyncIterator[To
 
 async def ready(front: Front, *, drafters: int) -> None:
     """Waits until the coordinator has its target and so many drafters."""
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(30.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             up = [actor for actor in status.actors if actor.ready and actor.role == "drafter"]
@@ -200,7 +200,7 @@ async def test_cancelling_frees_the_slot(together: Together) -> None:
         await call.read()
         await call.read()
         call.cancel()
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(30.0):
         while True:
             if await together.free_slots() == NUM_SLOTS:
                 break

@@ -75,7 +75,7 @@ async def served(folder: Path, serve: Serve, *, lockstep: bool) -> AsyncIterator
     names = ("draft-0", *(f"{method}-0" for method in WITHOUT_MODEL))
     named = tuple(zip(names, addresses, strict=True))
     front = await serve(codec=None, targets=(address,), drafters=named)
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(30.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             up = [actor for actor in status.actors if actor.ready and actor.role == "drafter"]
