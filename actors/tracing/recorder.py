@@ -87,7 +87,7 @@ class Recorder:
         """Whether anyone wants spans."""
         self.wants_nodes = False
         """Whether anyone wants to know what became of each candidate node."""
-        self._current: tuple[str, str, int] = ("", "", 0)
+        self._current: tuple[str, str | Callable[[], str], int] = ("", "", 0)
         """Track and name of what the worker does, and since when. No name: nothing that is recorded."""
         self._taps: tuple[Tap, ...] = ()
 
@@ -111,9 +111,15 @@ class Recorder:
         for tap in self._taps:
             tap.put(span)
 
-    def enter(self, track: str, name: str) -> None:
-        """The worker begins something. What it did before is over; if it was not left, it is not recorded."""
-        self._current = (track, name, self.clock_ns())
+    def enter(self, track: str, name: str | Callable[[], str]) -> None:
+        """The worker begins something. What it did before is over; if it was not left, it is not recorded.
+
+        Args:
+            track: Where it is shown.
+            name: What it is called; or how to find out, where that takes time and does not change before it is left. Found out only while
+                somebody traces, by the worker's thread.
+        """
+        self._current = (track, _named(name) if self.is_on else name, self.clock_ns())
 
     def leave(
         self,
@@ -136,7 +142,7 @@ class Recorder:
             return
         self.add(
             trace_pb2.TraceSpan(
-                name=name or entered,
+                name=name or _named(entered),
                 track=track,
                 start_ns=since_ns,
                 duration_ns=now_ns - since_ns,
@@ -149,4 +155,10 @@ class Recorder:
     def current(self) -> trace_pb2.TraceSpan | None:
         """What the worker does, as far as it is known; None: nothing that is recorded."""
         track, name, since_ns = self._current
-        return trace_pb2.TraceSpan(name=name, track=track, start_ns=since_ns) if name else None
+        if not name or not isinstance(name, str):
+            return None
+        return trace_pb2.TraceSpan(name=name, track=track, start_ns=since_ns)
+
+
+def _named(name: str | Callable[[], str]) -> str:
+    return name if isinstance(name, str) else name()

@@ -58,7 +58,7 @@ class DraftRecording:
 
     def begin_sleep(self) -> None:
         """The worker goes to sleep."""
-        self._recorder.enter(DRAFTING, self._why())
+        self._recorder.enter(DRAFTING, self._why)
 
     def end_sleep(self) -> None:
         """It woke up."""

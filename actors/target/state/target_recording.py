@@ -63,14 +63,7 @@ class TargetRecording:
 
     def begin_wait(self) -> None:
         """The worker goes to sleep."""
-        rows = self._table.used_S.nonzero()[0]
-        if not len(rows):
-            why = "no session"
-        elif any(store.has(rows).any() for store in self._stores):
-            why = "lets a tree grow"
-        else:
-            why = "waits for candidates"
-        self._recorder.enter(WORK, why)
+        self._recorder.enter(WORK, self._why)
 
     def end_wait(self) -> None:
         """It woke up."""
@@ -224,3 +217,12 @@ class TargetRecording:
             "estimate": round(node.estimate, 3),
         }
         return trace_pb2.TraceMark(name=node.fate.replace("_", " "), args=args_of(args))
+
+    def _why(self) -> str:
+        """What the worker sleeps for."""
+        rows = self._table.used_S.nonzero()[0]
+        if not len(rows):
+            return "no session"
+        if any(store.has(rows).any() for store in self._stores):
+            return "lets a tree grow"
+        return "waits for candidates"

@@ -47,6 +47,29 @@ def test_nothing_is_kept_while_nobody_asks() -> None:
     assert span.duration_ns > 0
 
 
+def test_a_name_that_takes_time_is_found_out_only_for_a_trace() -> None:
+    """At once while one runs; at the end where it began in the middle; else not at all."""
+    recorder, asked = Recorder(Clock()), [0]
+
+    def why() -> str:
+        asked[0] += 1
+        return "no session"
+
+    recorder.enter("passes", why)
+    recorder.leave()
+    assert asked == [0]
+    recorder.enter("passes", why)
+    tap = recorder.open()
+    assert recorder.current is None
+    recorder.leave()
+    recorder.enter("passes", why)
+    assert recorder.current is not None
+    assert recorder.current.name == "no session"
+    recorder.leave()
+    assert [span.name for span in tap.take(9)] == ["no session"] * 2
+    assert asked == [2]
+
+
 def test_a_full_tap_drops_the_oldest_and_counts_them() -> None:
     """How many were lost is exact, whenever the rest is taken."""
     tap = Tap(3, nodes=False)
