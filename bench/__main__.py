@@ -36,6 +36,7 @@ SUITES = {
     "batch": "bench.suites.service.batch_suite",
     "apply": "bench.suites.service.apply_suite",
     "emulated": "bench.suites.service.emulated_suite",
+    "emulated_verifiers": "bench.suites.service.emulated_verifiers_suite",
     "grid": "bench.suites.virtual.grid_suite",
     "prices": "bench.suites.parts.prices_suite",
     "predicted": "bench.suites.virtual.predicted_suite",

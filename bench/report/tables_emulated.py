@@ -53,6 +53,35 @@ def emulated(rows: Rows) -> str:
     return "\n\n".join([table(head, lines), caption])
 
 
+def verifiers(rows: Rows) -> str:
+    """Throughput by verifier, in the same units."""
+    if not rows:
+        return ""
+    head = ["target / drafter", "drafters", "at once", "verifier", "plain"]
+    head += ["speculative (tokens a round)", "times plain"]
+    head += [f"µs a session-round: {' / '.join(ROLES)}"]
+    order = ("profile", "law", "drafting", "level", "verifier")
+    ordered = sorted(rows, key=lambda row: tuple(row[key] for key in order))
+    lines = [
+        [
+            f"{row['profile']} / {row['draft_profile']}, {row['law']}",
+            "always" if row["drafting"] == "always" else "as shipped",
+            str(row["level"]),
+            f"`{row['verifier']}`",
+            _units(row["plain"]),
+            f"**{_units(row['speculative'])}** ({row['speculative']['tokens_per_round']:.1f})",
+            f"{row['speed_up']:.2f}",
+            _cpu(row["speculative"]),
+        ]
+        for row in ordered
+    ]
+    caption = (
+        "**Verifiers on emulated devices**, through the whole service; units as in [benchmarks.md](benchmarks.md#emulated-devices), "
+        f"each beside plain decoding in the same run; {runs(rows)}; {machine(rows)}.{shared_cores(rows)}"
+    )
+    return "\n\n".join([table(head, lines), caption])
+
+
 def _units(way: dict[str, Any]) -> str:
     return f"{way['units']:.2f} ± {way['spread'] * way['units']:.2f}"
 

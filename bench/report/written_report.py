@@ -74,6 +74,7 @@ BLOCKS: dict[str, Block] = {
     "gpu": ("gpu", tables_gpu.passes),
     "gpu-served": ("gpu_served", tables_gpu.served),
     "emulated": ("emulated", tables_emulated.emulated),
+    "emulated-verifiers": ("emulated_verifiers", tables_emulated.verifiers),
     "predicted": ("predicted", tables_simulated.predicted),
     "predicted-models": ("predicted_models", tables_simulated.predicted_models),
     "plan-measured": ("plan", tables_plan.measured),

@@ -77,16 +77,19 @@ def run(
     pairs = [Pair.of(profile, law) for law in laws or LAWS for profile in profiles]
     for pair in pairs:
         for way in drafting or (("always",) if is_quick else tuple(DRAFTING)):
-            config = _config(pair, max(levels), way, drafters)
+            config = config_of(pair, max(levels), way, drafters)
             with start_service(parse_config(config, source="the benchmark")) as service:
-                _check_equal(service)
+                check_equal(service)
                 for level in levels:
-                    row = _measure(service, pair, level, runs or (1 if is_quick else 3))
+                    row = measure(service, pair, level, runs or (1 if is_quick else 3))
                     keys = {"drafting": way, "drafters": drafters, "level": level}
                     yield {**pair.told(), **keys, **row}
 
 
-def _config(pair: Pair, level: int, way: str, drafters: int) -> dict[str, Any]:
+def config_of(
+    pair: Pair, level: int, way: str, drafters: int, verifier: str = "coupled"
+) -> dict[str, Any]:
+    """What is served: the pair's laws on its devices, with room for so many requests."""
     room = {"num_slots": max(16, level), "max_context": MAX_CONTEXT, "num_threads": 1}
     return {
         "service": {"listen": "127.0.0.1:0", "prefix_reuse": False, "max_waiting": 256},
@@ -107,7 +110,7 @@ def _config(pair: Pair, level: int, way: str, drafters: int) -> dict[str, Any]:
                 **room,
             }
         ],
-        "speculation": {"adaptive": DRAFTING[way]},
+        "speculation": {"adaptive": DRAFTING[way], "verifier": verifier},
     }
 
 
@@ -128,14 +131,15 @@ def _window(service: RunningService, level: int, *, enabled: bool, max_tokens: i
     )
 
 
-def _check_equal(service: RunningService) -> None:
+def check_equal(service: RunningService) -> None:
     """Refuses to measure a service whose texts differ. Warms it up, too."""
     plain, fast = (_window(service, 4, enabled=enabled, max_tokens=96) for enabled in (False, True))
     if plain.outputs != fast.outputs:
         raise RuntimeError("speculative texts differ from plain ones; nothing was measured")
 
 
-def _measure(service: RunningService, pair: Pair, level: int, runs: int) -> dict[str, Any]:
+def measure(service: RunningService, pair: Pair, level: int, runs: int) -> dict[str, Any]:
+    """Both ways by turns, and the ideal beside them."""
     ways: dict[bool, list[Window]] = {False: [], True: []}
     load = os.getloadavg()[0]
     for number in range(runs):
