@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,6 +21,7 @@ from outrider.client.connection.errors import (
     Cancelled,
     OutriderError,
     Unavailable,
+    closing_told,
     from_rpc_error,
 )
 from outrider.client.connection.retry import RetryPolicy
@@ -353,12 +353,8 @@ class AsyncClient:
             address = self._connections.current
             left_s = max(0.001, deadline_s - time.monotonic())
             try:
-                return await call(self._connections.stub(address), left_s)
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
-                    raise
-                raise Cancelled("the client was closed") from None
+                with closing_told(lambda: Cancelled("the client was closed")):
+                    return await call(self._connections.stub(address), left_s)
             except grpc.RpcError as rpc_error:
                 error = from_rpc_error(rpc_error)
             failures += 1

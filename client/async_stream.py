@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import threading
 from contextlib import suppress
@@ -20,6 +19,7 @@ from outrider.client.connection.errors import (
     InvalidRequest,
     OutriderError,
     Unavailable,
+    closing_told,
     from_rpc_error,
 )
 from outrider.client.messages.results import Admission, Event
@@ -151,15 +151,8 @@ class AsyncGenerationStream:
             self._call = stub.Generate(self._progress.next_request(), timeout=left_s)
             if self._closed.is_set():  # cancelled by another thread while the call was being opened
                 self._call.cancel()
-        try:
+        with closing_told(self._cancelled):
             response = await self._call.read()
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if (
-                task is None or not task.cancelling()
-            ):  # the call was cancelled, or its client closed
-                raise self._cancelled() from None
-            raise
         return response if isinstance(response, GenerateResponse) else None
 
     async def _reopen(self, error: OutriderError) -> None:

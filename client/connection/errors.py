@@ -17,7 +17,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import cast
 
 import grpc
@@ -107,6 +109,27 @@ class DeadlineExceeded(OutriderError, TimeoutError):
 
 class Cancelled(OutriderError):
     """The request was cancelled, by this side or by the service."""
+
+
+@contextmanager
+def closing_told(error: Callable[[], Cancelled]) -> Iterator[None]:
+    """Around the wait for a call that another task may cancel, or whose client it may close.
+
+    gRPC ends such a wait as a cancellation of the task that waits would.
+
+    Args:
+        error: Makes what is raised then.
+
+    Raises:
+        Cancelled: The call was ended so. A cancellation of the task itself is passed on.
+    """
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise error() from None
 
 
 class Unauthorized(OutriderError):

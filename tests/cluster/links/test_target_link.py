@@ -119,13 +119,19 @@ async def test_a_break_is_told_once_and_mended(target: ScriptedTarget) -> None:
     assert linked.calls == ["up", "down", "up", "down"]
 
 
-async def test_a_break_while_a_description_is_asked_for(target: ScriptedTarget) -> None:
-    """There is none; whoever asked goes on."""
+async def asking(target: ScriptedTarget) -> tuple[Linked, asyncio.Task[bool]]:
+    """A link that is up, and who asks on it for a description that does not come."""
     linked = Linked(target.address)
     await until(lambda: linked.link.is_up)
     target.script.hold_info = asyncio.Event()
     asked = asyncio.create_task(linked.link.refresh(60.0))
     await asyncio.sleep(0.1)
+    return linked, asked
+
+
+async def test_a_break_while_a_description_is_asked_for(target: ScriptedTarget) -> None:
+    """There is none; whoever asked goes on."""
+    linked, asked = await asking(target)
     target.hang_up()
     async with asyncio.timeout(30.0):
         assert not await asked
@@ -134,11 +140,7 @@ async def test_a_break_while_a_description_is_asked_for(target: ScriptedTarget) 
 
 async def test_who_asks_for_a_description_can_be_cancelled(target: ScriptedTarget) -> None:
     """The task ends."""
-    linked = Linked(target.address)
-    await until(lambda: linked.link.is_up)
-    target.script.hold_info = asyncio.Event()
-    asked = asyncio.create_task(linked.link.refresh(60.0))
-    await asyncio.sleep(0.1)
+    linked, asked = await asking(target)
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asked
