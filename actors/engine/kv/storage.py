@@ -6,6 +6,7 @@ one operation for all layers. Which rows mean something is not known here.
 
 from __future__ import annotations
 
+import itertools
 import math
 import mmap
 from collections.abc import Sequence
@@ -70,28 +71,33 @@ class Storage:
         for plane in (plane for pair in shapes for plane in pair):
             places.append((plane, planes.setdefault(plane, 0)))
             planes[plane] += 1
-        self._groups = {
-            plane: _zeros(
+        self._groups = [
+            _zeros(
                 (count, num_slots, capacity, plane.num_heads, plane.head_dim),
                 dtype=dtype,
                 device=device,
             )
             for plane, count in planes.items()
-        }
-        self._rows = [group.flatten(1, 2) for group in self._groups.values()]
+        ]
+        self._rows = [group.flatten(1, 2) for group in self._groups]
         """Each group, the rows of one slot behind another's."""
 
-        self._places = places
+        ends = itertools.accumulate(planes.values(), initial=0)
+        firsts = dict(zip(planes, ends, strict=False))
+        numbers = [firsts[plane] + place for plane, place in places]
+        self._key_numbers, self._value_numbers = numbers[0::2], numbers[1::2]
+        """Of each layer: its plane among those of all groups, one group behind another."""
+
         self.row_bytes = sum(
             plane.num_heads * plane.head_dim * dtype.itemsize for plane, _ in places
         )
         """Of a row of a slot: keys and values of all layers."""
 
-        tensors = [self._groups[plane][place] for plane, place in places]
-        self.keys = tensors[0::2]
+        tensors = [plane for group in self._groups for plane in group.unbind()]
+        self.keys = [tensors[number] for number in self._key_numbers]
         """Of each layer, shape (slots, capacity, heads, head_dim)."""
 
-        self.values = tensors[1::2]
+        self.values = [tensors[number] for number in self._value_numbers]
         """As the keys."""
 
         self.flat_keys = [tensor.flatten(0, 1) for tensor in self.keys]
@@ -105,12 +111,14 @@ class Storage:
 
         All layers at once, since slicing a layer at a time takes a pass of few rows a tenth of its time.
         """
-        planes = {
-            plane: group[:, slot : slot + num_slots, first : first + count].transpose(2, 3).unbind()
-            for plane, group in self._groups.items()
-        }
-        views = [planes[plane][place] for plane, place in self._places]
-        return Planes(keys=views[0::2], values=views[1::2])
+        planes: list[torch.Tensor] = []
+        for group in self._groups:
+            rows = group[:, slot : slot + num_slots, first : first + count]
+            planes += rows.transpose(2, 3).unbind()
+        return Planes(
+            keys=[planes[number] for number in self._key_numbers],
+            values=[planes[number] for number in self._value_numbers],
+        )
 
     def move(self, moved: MovedRows) -> None:
         """Puts rows elsewhere in their slots: one transfer, and two operations for each group of planes, whatever the number of slots."""
@@ -124,12 +132,12 @@ class Storage:
 
     def clear(self, slot: int, first: int, end: int | None = None) -> None:
         """Zeroes the rows of a slot from `first` on, up to `end` or to its last."""
-        for group in self._groups.values():
+        for group in self._groups:
             group[:, slot, first:end].zero_()
 
     def copy(self, source: int, destination: int, length: int) -> None:
         """Copies the first rows of a slot to another."""
-        for group in self._groups.values():
+        for group in self._groups:
             group[:, destination, :length].copy_(group[:, source, :length])
 
 

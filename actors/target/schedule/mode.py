@@ -5,7 +5,7 @@ measured: the speed of rounds while drafters work and while they rest, each in u
 sessions when it was timed. The faster way goes on; now and then the other one is tried for some rounds. What trying costs comes out of a
 budget, one token in a hundred, so a way that is far worse is tried seldom, and one that is nearly as good often. For each load (sessions in
 powers of two) the answer is its own. Speeds change at once when a text becomes hard to foresee or a core is lost: rounds before a change that
-chance does not explain are forgotten (`speed.py`), and what was known of the way that rests is as old as its last round. Pure: rounds are pushed
+chance does not explain are forgotten (`speed.py`), and what is known of the way that rests is its last trial. Pure: rounds are pushed
 in, no clock is read.
 """
 
@@ -40,15 +40,25 @@ class _Load:
     """Rounds left of a running one."""
     tried: list[float] = field(default_factory=list)
     """Speeds of its rounds so far."""
+    unjudged: int = 0
+    """How many of them came before those that are judged."""
     lost: float = 0.0
     """What they have cost; before plain decoding ran, what drafting has."""
-    rested: int = 0
-    """Rounds since the other way has run."""
 
     @property
     def is_known(self) -> bool:
         """It has lasted for as many rounds as a trial."""
         return self.plain.weight + self.drafted.weight >= PROBE_ROUNDS
+
+    @property
+    def resting(self) -> Speed:
+        """What is known of the way that is tried now and then."""
+        return self.plain if self.drafts else self.drafted
+
+    @property
+    def judged(self) -> list[float]:
+        """Speeds of the rounds of a trial that count."""
+        return self.tried[self.unjudged :] if self.trial < PROBE_ROUNDS - 1 else []
 
     def pay(self) -> None:
         """Takes what the trial has cost out of the budget: a round at least, for drafters are woken or sent to rest, and no more than the
@@ -81,9 +91,11 @@ class Mode:
         """
         load = self._of(num_sessions)
         if load is not self._load:
-            # A load that has changed ends a trial and says nothing about it. It is paid for, or loads that change every few rounds would be
-            # tried in each of them.
+            # A load that has changed ends a trial, which is no judgement: its rounds are added to what was known. It is paid for, or loads that
+            # change every few rounds would be tried in each of them.
             if self._load.trial and self._load.tried:
+                for speed in self._load.judged:
+                    self._load.resting.observe(speed)
                 self._pay(self._load)
             self._load.trial = 0
             if not load.is_known:
@@ -119,7 +131,6 @@ class Mode:
             self._latest.pay_more((here.mean - speed) * rounds if here.weight else 0.0)
             return
         if not load.trial:
-            load.rested += 1
             # Plain decoding commits so many tokens in a round's worth.
             plain = load.plain.mean if load.plain.weight else min(load.drafted.mean, 1.0)
             load.budget = min(load.budget + PROBE_SHARE * plain * rounds, ROUNDS)
@@ -137,22 +148,18 @@ class Mode:
             if load.budget >= load.price or is_slow:
                 load.trial, load.lost = PROBE_ROUNDS, 0.0
                 load.tried.clear()
-                if load.rested > ROUNDS:
-                    there.forget()
             return
-        load.rested = 0
         load.lost += (here.mean - speed) * rounds
         load.tried.append(speed)
         if is_caught_up or load.drafts or load.trial < PROBE_ROUNDS:
             load.trial -= 1
-            if load.trial < PROBE_ROUNDS - 1:
-                there.observe(speed)
+            if load.trial == PROBE_ROUNDS - 1:
+                load.unjudged = len(load.tried)
         if load.trial == 0 or load.lost > MOST_LOST or len(load.tried) >= ROUNDS:
-            if load.trial >= PROBE_ROUNDS - 1:
-                # None of its rounds was judged: then what came instead is what the other way gives now.
-                there.forget()
-                for tried in load.tried:
-                    there.observe(tried)
+            # By itself: what was known before is of other texts. Where no round of it counts, what came instead is what the other way gives now.
+            there.forget()
+            for tried in load.judged or load.tried:
+                there.observe(tried)
             self._pay(load)
             if self._judge(load):
                 self._after = 0
@@ -169,7 +176,7 @@ class Mode:
             here.error, there.error
         )
         if is_slower:
-            load.drafts, load.rested = not load.drafts, 0
+            load.drafts = not load.drafts
             load.price = min(max(PROBE_ROUNDS * (there.mean - here.mean), 1.0), MOST_LOST)
             load.budget = max(load.budget, SOON)
         return is_slower

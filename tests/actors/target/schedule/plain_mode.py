@@ -36,16 +36,15 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
     # Speeds that are remembered of each way at each load, and how many were taken in since all were forgotten.
     speeds: defaultdict[tuple[int, bool], list[float]] = defaultdict(list)
     taken: defaultdict[tuple[int, bool], int] = defaultdict(int)
-    # Of each load: the way that goes on, what trying may cost, what it has cost last, rounds since the other way has run.
+    # Of each load: the way that goes on, what trying may cost, what it has cost last.
     ways: dict[int, bool] = {}
     budgets: dict[int, float] = {}
     prices: dict[int, float] = {}
-    rested: dict[int, int] = {}
     # What a trial has cost at each so far; the first rounds with drafters are one.
     lost: defaultdict[int, float] = defaultdict(float)
-    # The trial that runs, if one does: speeds of its rounds, and how many of them count.
+    # The trial that runs, if one does: speeds of its rounds, those that are judged, and how many of them count.
     trial: int | None = None
-    tried, counted = list[float](), 0
+    tried, judged, counted = list[float](), list[float](), 0
     # Whose trial ran last, and for how many more rounds what comes is still its cost.
     latest, after = 0, 0
     last: int | None = None
@@ -96,7 +95,7 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
         prices[load] = 8 * (mean(load, not here) - mean(load, here))
         prices[load] = min(max(prices[load], 1.0), 2.56)
         budgets[load] = max(budgets[load], 0.5)
-        ways[load], rested[load] = not here, 0
+        ways[load] = not here
         return True
 
     def pay(load: int) -> None:
@@ -115,9 +114,11 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
         while 2**load < at:
             load += 1
         if load not in budgets:
-            budgets[load], prices[load], rested[load] = 0.5, 1.0, 0
+            budgets[load], prices[load] = 0.5, 1.0
         if trial is not None and load != last:
             if tried:
+                for each in judged:
+                    learn(trial, not ways[trial], each)
                 pay(trial)
             trial = None
         if load != last and len(speeds[load, True]) + len(speeds[load, False]) < 8:
@@ -140,7 +141,6 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
             prices[latest] = price
             continue
         if trial is None:
-            rested[load] += 1
             plain = mean(load, False) if speeds[load, False] else min(mean(load, True), 1.0)
             budgets[load] = min(budgets[load] + 0.01 * plain * lasted, 256.0)
             has_changed = learn(load, here, speed)
@@ -153,23 +153,20 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
                 if taken[load, here] % 8 == 0 or lost[load] > 8:
                     is_gain = mean(load, here) + 2.0 * math.sqrt(variance(load, here)) < 1.0
             if budgets[load] >= prices[load] or is_gain:
-                trial, lost[load], tried, counted = load, 0.0, [], 0
-                if rested[load] > 256:
-                    speeds[load, there], taken[load, there] = [], 0
+                trial, lost[load], tried, judged, counted = load, 0.0, [], [], 0
             continue
-        rested[load] = 0
         lost[load] += (mean(load, here) - speed) * lasted
         tried.append(speed)
         if one.caught_up or here or counted:
             counted += 1
             if counted > 1:
-                learn(load, there, speed)
+                judged.append(speed)
         if counted < 8 and lost[load] <= 2.56 and len(tried) < 256:
             continue
-        if counted <= 1:
-            speeds[load, there], taken[load, there] = [], 0
-            for each in tried:
-                learn(load, there, each)
+        # What is known of the other way is its last trial.
+        speeds[load, there], taken[load, there] = [], 0
+        for each in judged or tried:
+            learn(load, there, each)
         pay(load)
         if turn(load):
             after = 0
