@@ -82,8 +82,9 @@ class Storage:
         self._rows = [group.flatten(1, 2) for group in self._groups]
         """Each group, the rows of one slot behind another's."""
 
-        ends = itertools.accumulate(planes.values(), initial=0)
-        firsts = dict(zip(planes, ends, strict=False))
+        # One number more than there are groups: the end of the last.
+        starts = itertools.accumulate(planes.values(), initial=0)
+        firsts = dict(zip(planes, starts, strict=False))
         numbers = [firsts[plane] + place for plane, place in places]
         self._key_numbers, self._value_numbers = numbers[0::2], numbers[1::2]
         """Of each layer: its plane among those of all groups, one group behind another."""

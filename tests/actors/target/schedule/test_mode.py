@@ -228,6 +228,23 @@ def test_a_pause_in_a_trial_does_not_make_it_the_last_one(rounds_later: int) -> 
     assert load.run(mode, 1_000) > 1.8
 
 
+def test_a_trial_that_gains_is_not_outweighed_by_earlier_ones() -> None:
+    """They were of other texts: drafters that pay for this one go to work, and do not rest for some hundred rounds more."""
+    mode, hard, easy = Mode(), [0.7] * 8, [0.7, 1.5, 1.6, 0.9, 2.2, 2.0, 0.9, 1.5]
+    for _ in range(8):
+        assert mode.enter(1)
+        mode.observe(0.5, 1.0, is_caught_up=True)
+    for speeds in (hard, hard, hard, easy):
+        for _ in range(ROUNDS):
+            if mode.enter(1):
+                break
+            mode.observe(0.94, 1.0, is_caught_up=False)
+        for speed in speeds:
+            assert mode.enter(1)
+            mode.observe(speed, 1.0, is_caught_up=True)
+        assert mode.enter(1) == (speeds is easy)
+
+
 def test_what_was_before_a_change_stays_forgotten() -> None:
     """However many rounds come after it, and wherever in what is kept it was."""
     for before in range(200, 700, 20):
