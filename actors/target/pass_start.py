@@ -28,8 +28,8 @@ class PassStart:
         """Tokens that the target commits in the time of a row."""
         self.last_nodes = 0
         """Candidates of the last pass."""
-        self.last_tree = 0.0
-        """Of a session that had some."""
+        self.rows_s = 0.0
+        """Seconds that those of a session that had some took."""
         self.mean_s = 0.0
         """Of a wait before a pass."""
         self._grows_by_s = math.inf
@@ -110,8 +110,10 @@ class PassStart:
         pace = self._pace(decoding, has)
         awaited = hopes & ~(has & table.answered_S[decoding])
         if awaited.any():
-            left_s = self._first_s(decoding[awaited], has[awaited], pace, now)
-            left_s = max(left_s, self.waiting.promised_s - now)
+            if self.waiting.promised_s > 0.0:
+                left_s = self.waiting.promised_s - now
+            else:
+                left_s = self._first_s(decoding[awaited], has[awaited], pace, now)
             elapsed_s = now - float(table.verdict_s_S[decoding[awaited]].max())
         elif len(growing := (hopes & has & table.grows_S[decoding]).nonzero()[0]):
             elapsed_s = now - self.waiting.last_s
@@ -132,6 +134,7 @@ class PassStart:
             now: Seconds of the clock by which answers are timed.
         """
         wait_s = 0.0
+        self.waiting.promised_s = 0.0
         if pass_.drafting and not pass_.has_prompt:
             hopes = self._hopes(rows) & ~self.fits_once(rows)
             if hopes.any():
@@ -139,7 +142,7 @@ class PassStart:
                 if not self._state.settings.lockstep:
                     first_s = self._first_s(rows[hopes], has[hopes], self._pace(rows, has), now)
                     wait_s = min(first_s, wait_s)
-        self.waiting.promised_s = now + wait_s
+            self.waiting.promised_s = now + wait_s
         return wait_s
 
     def _hopes(self, rows: Int64s) -> Bools:
@@ -156,7 +159,7 @@ class PassStart:
         # What answers an older text is of use if the tokens since are in it; where it cannot be, the answer to this one is awaited.
         fits_E = np.where(survives_E, hits_E ** np.maximum(grown_E, 0), 1.0)
         said_E = np.where(survives_E | np.isinf(said_E), said_E, table.verdict_s_S[awaited])
-        more_E = np.maximum(table.yields_S[awaited] - 1.0 - self.floor * self.last_tree, 0.0)
+        more_E = np.maximum(table.yields_S[awaited] - 1.0 - pace * self.rows_s, 0.0)
         # Without waiting what answers is of use one pass later, if the text goes on into it, and saves the next wait.
         saved_E = np.minimum(pace * self.waiting.first.mean_s, more_E)
         # A miss loses the tree: that costs a pass without candidates, so a token, and no more than the tree holds.
@@ -239,9 +242,12 @@ class PassStart:
             pass_: The pass.
             last_end: When the pass before it ended, in seconds of the worker's clock; None: none did right before.
         """
+        cost = self._state.cost
         self.last_nodes = len(pass_.tokens_N)
         num_trees = int((pass_.starts_E[1:] > pass_.starts_E[:-1]).sum())
-        self.last_tree = self.last_nodes / max(num_trees, 1)
+        alone = pass_.batch.num_rows - self.last_nodes
+        tree_s = cost.predict(alone + self.last_nodes) - cost.predict(alone)
+        self.rows_s = tree_s / max(num_trees, 1)
         if last_end is not None and not pass_.has_prompt:
             waited_s = max(pass_.began_s - last_end, 0.0)
             self.mean_s += (1.0 - learning.PASSES) * (waited_s - self.mean_s)

@@ -58,7 +58,10 @@ class DiffusionDrafter:
             lockstep: One tree of the size that the target verifies, for comparison.
         """
         self.timed = TimedEngine(engine)
-        self.cost = PassCost()
+        self._costs = PassCost(), PassCost()
+        """Of passes while targets compute, and of those that one of them waits for: they may share a device."""
+        self.cost = self._costs[False]
+        """Of the pass that was planned last."""
         config = engine.net.config
         self._block = config.block
         self._sessions, self._forest = sessions, sessions.forest
@@ -181,6 +184,7 @@ class DiffusionDrafter:
 
     def plan(self, rows_E: Int64s) -> DiffusionPass | None:
         """See `Drafter`: long texts and blocks take turns, so that a prompt does not stall the others."""
+        self.cost = self._costs[bool(self._sessions.is_awaited_S[rows_E].any())]
         rows_E = rows_E[self._blocks.deepest(rows_E) >= 1]
         is_stale_E = self._is_stale_S[rows_E]
         steps = rows_E[~is_stale_E & self._has_steps(rows_E)]

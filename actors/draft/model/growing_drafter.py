@@ -93,9 +93,13 @@ class AutoregressiveDrafter:
         self._lockstep = lockstep
         self._chunk = min(prefill_chunk, engine.max_scratch)
         self.sharpness = Sharpness(num_levels)
-        self.cost = PassCost()
-        self._yield = 0.75
-        """Value of the children of what is run, as a part of its own."""
+        self._costs = PassCost(), PassCost()
+        """Of passes while targets compute, and of those that one of them waits for: they may share a device."""
+        self.cost = self._costs[False]
+        """Of the pass that was planned last."""
+        self._ran, self._added = 1.0, 0.75
+        """Value of the nodes that were run and of the children that they got, as far as it is worth sending. Sums over passes: those over what is
+        worth little say nothing of those over what is worth much."""
         self._was_prefill = False
         self._rates = Rates(ROOT_PRIORS)
         self._grower = Grower(
@@ -200,6 +204,7 @@ class AutoregressiveDrafter:
     def plan(self, rows_E: Int64s) -> ModelPass | None:
         """See `Drafter`: long texts and growing trees take turns, so that a prompt does not stall the others."""
         models = self.models
+        self.cost = self._costs[bool(self._sessions.is_awaited_S[rows_E].any())]
         is_expanded_E = models.is_expanded_S[rows_E]
         if np.count_nonzero(is_expanded_E) == len(rows_E):
             return self._pass(NOTHING, rows_E)
@@ -230,9 +235,13 @@ class AutoregressiveDrafter:
         if not len(rows_R):
             return rows_R
         self._forest.run(plan.rows_K, plan.nodes_K)
+        floors_S = self._sessions.floors_S
+        ran = float(plan.values_K[plan.values_K >= floors_S[plan.rows_K]].sum())
+        ran += len(done)
         added = self._grower.grow(rows_R, nodes_R, logits, self._levels())
-        ran = len(done) + float(plan.values_K.sum())
-        self._yield += (1.0 - learning.PASSES) * (min(added / ran, 1.0) - self._yield)
+        if ran > 0.0:
+            self._ran = learning.PASSES * self._ran + ran
+            self._added = learning.PASSES * self._added + added
         if not plan.num_reading:
             return plan.rows_E
         return np.concatenate((done, plan.rows_E[plan.num_reading :]))
@@ -300,7 +309,15 @@ class AutoregressiveDrafter:
             rows_B=reading_B, counts_B=counts_B, is_read_B=is_read_B, tokens_R=read_R
         )
         nodes = Nodes(growing_G=growing_G, entries_K=entries_K, nodes_K=nodes_K, values_K=values_K)
-        return build(models, forest, reading, nodes, next_yield=self._yield, cost=self.cost)
+        return build(
+            models,
+            forest,
+            reading,
+            nodes,
+            floors_S=self._sessions.floors_S,
+            next_yield=self._added / self._ran,
+            cost=self.cost,
+        )
 
     def _unread(self, rows_B: Int64s) -> tuple[Int64s, Int64s, Bools, Int64s]:
         """Sessions that read, within the chunk: how much, whether that is all, and the tokens."""

@@ -69,6 +69,7 @@ def build(
     reading: TextReading,
     nodes: Nodes,
     *,
+    floors_S: Float64s,
     next_yield: float,
     cost: PassCost,
 ) -> ModelPass:
@@ -79,7 +80,8 @@ def build(
         forest: The trees.
         reading: Who reads.
         nodes: What is run of the trees.
-        next_yield: Value of the children of what is run, as a part of its own.
+        floors_S: Value that a candidate of each session needs to be worth sending.
+        next_yield: Value of the children that are worth sending, as a part of that of the nodes that are.
         cost: What a pass costs.
     """
     growing_G, entries_K, nodes_K, values_K = (
@@ -94,7 +96,8 @@ def build(
     rows_E, counts_E = growing_G[used_G], counts_G[used_G]
     wanted_E = np.empty(len(used_G), np.int64)
     wanted_E.fill(_ALL)
-    gains_G = np.bincount(entries_K, weights=values_K, minlength=len(growing_G))
+    worth_K = np.where(values_K >= floors_S[rows_K], values_K, 0.0)
+    gains_G = np.bincount(entries_K, weights=worth_K, minlength=len(growing_G))
     gains_E = gains_G[used_G].astype(np.float64, copy=False)
     places_K = forest.places(rows_K, nodes_K)
     tokens_R = forest.tokens_SM.take(places_K)

@@ -14,7 +14,8 @@ costs `pace x w` tokens. What it brings:
 - a session whose new tree is still coming in gets one level more: the value of its leaves times the rate at which a level hits, less what the rows
   cost.
 
-The target waits exactly while the second is more than the first, and as long as it has told drafters until one of them answers. What it expects of an arrival, and of how long that takes, it has
+The target waits exactly while the second is more than the first. Whether it does is decided with the verdicts, for drafters are told, and do not answer before it
+can use that; and again once one of them has answered. What it expects of an arrival, and of how long that takes, it has
 learned; after the time by which it should have come, it is believed to take as long again as it has taken, so every wait ends. And no wait is longer
 than `gain / pace`: one in vain costs no more than it could have brought (as renting skis before buying, Karlin et al. 1988).
 """
@@ -75,8 +76,8 @@ class Waiting:
     """When the last candidates below a text came, in seconds of the worker's clock."""
 
     promised_s: float = 0.0
-    """Until when drafters were told that the target waits, in seconds of the worker's clock: they let trees grow until then. 0 once
-    one of them has answered."""
+    """Until when the target waits, in seconds of the worker's clock, as it has told drafters: they let trees grow until then. 0: nothing was told, or
+    one of them has answered since."""
 
     def forget(self) -> None:
         """Nothing is known any more of how long answers take."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 FIXED_S, ROW_S, YIELD = 1e-3, 1e-5, 0.75
-"""Seconds of a pass and of a row, and what the children of a node are worth, before anything is known."""
+"""Seconds of a pass and of a row, and what the children of a node are worth as a part of it, before anything is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +74,11 @@ class PlainPass:
     rows: int
     seconds: float
     value: float
-    """Of what was run; a text that was read to its end is worth 1."""
+    """Of what was run and is worth its bytes and its row at the target; a text that was read to its end is worth 1."""
     children: float
-    """Value of the candidates that it gave and that are worth their bytes and their row at the target."""
+    """The same of the candidates that it gave."""
+    is_awaited: bool
+    """A target waited for it."""
     was_long: bool | None
     """It did nothing but read; None: there was nothing to read."""
 
@@ -132,26 +134,16 @@ def decide(
         name: max(link.told[-1].floor if link.told else 0.0, limits.byte * limits.node_bytes)
         for name, link in links.items()
     }
-    # What a pass costs: a line by least squares through all passes, each of which counts .95 times the one after it.
-    fixed_s, row_s, share = FIXED_S, ROW_S, YIELD
-    weight = rows = seconds = squares = products = 0.0
+    at_work = {place: one for place, one in enumerate(sessions) if one.most_nodes > 0}
+    is_awaited = any(one.is_awaited for one in at_work.values())
+    fixed_s, row_s = _line([ran for ran in passes if ran.is_awaited == is_awaited])
+    value, children = 1.0, YIELD
     for ran in passes:
-        took = min(ran.seconds, 3.0 * (fixed_s + row_s * ran.rows)) if weight else ran.seconds
-        weight = 0.95 * weight + 1.0
-        rows = 0.95 * rows + ran.rows
-        seconds = 0.95 * seconds + took
-        squares = 0.95 * squares + ran.rows * ran.rows
-        products = 0.95 * products + ran.rows * took
-        spread = weight * squares - rows * rows
-        if spread > 1e-6 * weight * squares:
-            slope = (weight * products - rows * seconds) / spread
-            row_s = min(max(slope, 0.0), seconds / max(rows, weight))
-        fixed_s = max(seconds - row_s * rows, 0.0) / weight
-        if ran.value:
-            share += 0.05 * (min(ran.children / ran.value, 1.0) - share)
+        if ran.value > 0.0:
+            value = 0.95 * value + ran.value
+            children = 0.95 * children + ran.children
 
     # Texts first: with the growing trees if they cost no more than the pass does anyway, else alone, by turns with those.
-    at_work = {place: one for place, one in enumerate(sessions) if one.most_nodes > 0}
     reading = {p: one for p, one in at_work.items() if one.unread and one.deepest >= 1}
     is_free = {
         p: row_s == 0.0 or one.unread <= max(fixed_s / row_s, 1.0) for p, one in reading.items()
@@ -223,9 +215,11 @@ def decide(
             elif num_rows and wait_s > 0.0 and ready <= use_at + wait_s:
                 gain = 0.0
                 for place, one in own.items():
-                    gain += sum(one.nodes[node].value for node in made.runs.get(place, ()))
-                    gain += place in made.reads and made.reads[place] == one.unread
-                is_due = share * gain <= tokens / frame.pass_s * made.seconds
+                    runs = [one.nodes[node].value for node in made.runs.get(place, ())]
+                    if place in made.reads and made.reads[place] == one.unread:
+                        runs.append(1.0)
+                    gain += sum(worth for worth in runs if worth >= floors[name])
+                is_due = children / value * gain <= tokens / frame.pass_s * made.seconds
         if not is_due:
             made.gathers.add(name)
             continue
@@ -246,3 +240,22 @@ def decide(
                     goes.add(node)
                     node = one.nodes[node].parent
     return made
+
+
+def _line(passes: Sequence[PlainPass]) -> tuple[float, float]:
+    """Seconds of a pass and of a row: a line by least squares, in which each pass counts .95 times the one after it."""
+    fixed_s, row_s = FIXED_S, ROW_S
+    weight = rows = seconds = squares = products = 0.0
+    for ran in passes:
+        took = min(ran.seconds, 3.0 * (fixed_s + row_s * ran.rows)) if weight else ran.seconds
+        weight = 0.95 * weight + 1.0
+        rows = 0.95 * rows + ran.rows
+        seconds = 0.95 * seconds + took
+        squares = 0.95 * squares + ran.rows * ran.rows
+        products = 0.95 * products + ran.rows * took
+        spread = weight * squares - rows * rows
+        if spread > 1e-6 * weight * squares:
+            slope = (weight * products - rows * seconds) / spread
+            row_s = min(max(slope, 0.0), seconds / max(rows, weight))
+        fixed_s = max(seconds - row_s * rows, 0.0) / weight
+    return fixed_s, row_s

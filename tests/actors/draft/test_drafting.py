@@ -206,20 +206,28 @@ class Scene:
     def _run(self, plan: ModelPass, sessions: list[PlainSession], done: PlainChoice) -> None:
         assert plan.batch is not None
         self.core.finish(plan, self.bench.engine.forward(plan.batch))
-        value = float(sum(count == sessions[place].unread for place, count in done.reads.items()))
-        children = 0.0
+        value = children = 0.0
         for place, (before, target) in enumerate(zip(sessions, self.targets, strict=True)):
-            value += sum(before.nodes[node].value for node in done.runs.get(place, ()))
             told, floor = self.links[before.link].told, self.limits.byte * self.limits.node_bytes
             floor = max(floor, told[-1].floor) if told else floor
             grown = self.bench.tree(target.key).values[len(before.nodes) :]
+            ran = [before.nodes[node].value for node in done.runs.get(place, ())]
+            if done.reads.get(place) == before.unread:
+                ran.append(1.0)
+            value += sum(worth for worth in ran if worth >= floor)
             children += sum(worth for worth in grown if worth >= floor)
+        is_awaited = any(one.is_awaited and one.most_nodes > 0 for one in sessions)
         rows = plan.batch.num_rows
         seconds = (0.001 + self.each_s * rows) * self.rng.choice([0.9, 1.0, 1.1, 5.0])
         self.now += seconds
         self.passes.append(
             PlainPass(
-                rows=rows, seconds=seconds, value=value, children=children, was_long=done.is_long
+                rows=rows,
+                seconds=seconds,
+                value=value,
+                children=children,
+                is_awaited=is_awaited,
+                was_long=done.is_long,
             )
         )
 

@@ -59,7 +59,7 @@ def decide(
     seconds: Callable[[int], float],
     floor: float,
     last_nodes: int,
-    tree: float,
+    rows_s: float,
     most_nodes: int,
     first: PlainDelay,
     following: PlainDelay,
@@ -76,12 +76,12 @@ def decide(
         seconds: Of a pass over so many rows.
         floor: Tokens that a row costs.
         last_nodes: Candidates of the last pass.
-        tree: Of a session that had some there.
+        rows_s: Seconds that those of a session that had some took.
         most_nodes: Of a pass.
         first: From a verdict to its answer.
         following: From candidates to the next below the same text.
         last_arrival: When some came, in seconds.
-        promised: Until when drafters were told that the target waits, in seconds.
+        promised: Until when the target waits, as it has told drafters with the last verdicts, in seconds; 0: candidates have come since.
         patience_s: The longest wait.
         smallest_s: The shortest.
     """
@@ -112,7 +112,7 @@ def decide(
             untold = [n for n in range(session.heard + 1, session.length + 1) if n in session.said]
             if not untold:
                 continue
-            more = max(session.tokens - 1.0 - floor * tree, 0.0)
+            more = max(session.tokens - 1.0 - pace * rows_s, 0.0)
             if session.candidates:
                 leaves = leaf_values(session)
                 gain = leaves * (more - min(pace * first.mean_s, more))
@@ -128,7 +128,7 @@ def decide(
                 best = (total - pace * latest, total, elapsed_s)
         wait_s = worth(best[1], first, best[2]) if best else 0.0
         newest = max(session.said[session.length] for session in awaited)
-        return bounded(max(wait_s, promised - now), newest), chosen
+        return bounded(promised - now if promised else wait_s, newest), chosen
     if any(session.grows for session in sessions):
         gain = 0.0
         parents = {everything[place].parent for place in chosen}

@@ -44,9 +44,9 @@ class Scene:
         planner.start.waiting.first = Delay(rng.uniform(0.0, 0.02), rng.uniform(0.0, 0.005))
         planner.start.waiting.next = Delay(rng.uniform(0.0, 0.002), rng.uniform(0.0, 0.0005))
         planner.start.waiting.last_s = NOW - rng.uniform(0.0, 0.001)
-        planner.start.waiting.promised_s = rng.choice([0.0, NOW + 0.003])
+        planner.start.waiting.promised_s = rng.choice([0.0, 0.0, NOW - 0.003, NOW + 0.003])
         planner.start.last_nodes = rng.randint(0, 6)
-        planner.start.last_tree = float(rng.randint(0, 4))
+        planner.start.rows_s = rng.choice([0.0, rng.uniform(0.0, 0.01)])
         table.started_S[rows] = True
         table.cached_S[rows] = LENGTH - 1
         table.joined_SD[rows, state.number_of("d")] = True
@@ -122,7 +122,7 @@ class Scene:
             seconds=self.state.cost.predict,
             floor=part.floor,
             last_nodes=self.planner.start.last_nodes,
-            tree=self.planner.start.last_tree,
+            rows_s=self.planner.start.rows_s,
             most_nodes=settings.max_batch_nodes,
             first=PlainDelay(mean_s=waiting.first.mean_s, spread_s=waiting.first.spread_s),
             following=PlainDelay(mean_s=waiting.next.mean_s, spread_s=waiting.next.spread_s),
