@@ -96,7 +96,7 @@ class Grower:
             levels_R: How sure the model is of each row, as `Sharpness` counts; None: it does not say.
 
         Returns:
-            The value of the children that are worth sending.
+            What the children are worth over their bytes and rows at the target.
         """
         depths_R = self._forest.depths_SM.take(self._forest.places(rows_R, nodes_R))
         if levels_R is None:
@@ -206,7 +206,7 @@ class Grower:
             ends_K=self._ends(rows_K, tokens_K),
         )
         values_K = self._forest.values_SM.take(self._forest.places(rows_K, columns_K))
-        return float(values_K[values_K >= self._sessions.floors_S[rows_K]].sum())
+        return float(np.maximum(values_K - self._sessions.floors_S[rows_K], 0.0).sum())
 
     def _ends(self, rows_K: Int64s, tokens_K: Int64s) -> NDArray[np.bool_] | None:
         """Whether the text ends with these tokens; None: no text ends with a token."""

@@ -98,8 +98,8 @@ class AutoregressiveDrafter:
         self.cost = self._costs[False]
         """Of the pass that was planned last."""
         self._ran, self._added = 1.0, 0.75
-        """Value of the nodes that were run and of the children that they got, as far as it is worth sending. Sums over passes: those over what is
-        worth little say nothing of those over what is worth much."""
+        """What the nodes that were run, and the children that they got, were worth over their bytes and rows at the target. Sums over passes: those
+        over what is worth little say nothing of those over what is worth much."""
         self._was_prefill = False
         self._rates = Rates(ROOT_PRIORS)
         self._grower = Grower(
@@ -236,8 +236,8 @@ class AutoregressiveDrafter:
             return rows_R
         self._forest.run(plan.rows_K, plan.nodes_K)
         floors_S = self._sessions.floors_S
-        ran = float(plan.values_K[plan.values_K >= floors_S[plan.rows_K]].sum())
-        ran += len(done)
+        ran = float(np.maximum(plan.values_K - floors_S[plan.rows_K], 0.0).sum())
+        ran += float((1.0 - floors_S[done]).sum())
         added = self._grower.grow(rows_R, nodes_R, logits, self._levels())
         if ran > 0.0:
             self._ran = learning.PASSES * self._ran + ran

@@ -80,8 +80,8 @@ def build(
         forest: The trees.
         reading: Who reads.
         nodes: What is run of the trees.
-        floors_S: Value that a candidate of each session needs to be worth sending.
-        next_yield: Value of the children that are worth sending, as a part of that of the nodes that are.
+        floors_S: Value of a candidate of each session that is worth its bytes and its row at the target, and no more.
+        next_yield: What children are worth over that, as a part of what the nodes that are run are.
         cost: What a pass costs.
     """
     growing_G, entries_K, nodes_K, values_K = (
@@ -96,8 +96,8 @@ def build(
     rows_E, counts_E = growing_G[used_G], counts_G[used_G]
     wanted_E = np.empty(len(used_G), np.int64)
     wanted_E.fill(_ALL)
-    worth_K = np.where(values_K >= floors_S[rows_K], values_K, 0.0)
-    gains_G = np.bincount(entries_K, weights=worth_K, minlength=len(growing_G))
+    over_K = np.maximum(values_K - floors_S[rows_K], 0.0)
+    gains_G = np.bincount(entries_K, weights=over_K, minlength=len(growing_G))
     gains_E = gains_G[used_G].astype(np.float64, copy=False)
     places_K = forest.places(rows_K, nodes_K)
     tokens_R = forest.tokens_SM.take(places_K)
@@ -107,7 +107,8 @@ def build(
         rows_E = np.concatenate((reading.rows_B, rows_E))
         counts_E = np.concatenate((reading.counts_B, counts_E))
         wanted_E = np.concatenate((reading.is_read_B.astype(np.int64), wanted_E))
-        gains_E = np.concatenate((reading.is_read_B.astype(np.float64), gains_E))
+        texts_B = np.where(reading.is_read_B, 1.0 - floors_S[reading.rows_B], 0.0)
+        gains_E = np.concatenate((texts_B, gains_E))
         tokens_R = np.concatenate((reading.tokens_R, tokens_R))
         chain_R = rank_within(np.repeat(reading.rows_B, reading.counts_B)) - 1
         parents_R = np.concatenate((chain_R, parents_R))

@@ -74,7 +74,7 @@ class PlainPass:
     rows: int
     seconds: float
     value: float
-    """Of what was run and is worth its bytes and its row at the target; a text that was read to its end is worth 1."""
+    """Of what was run, over its bytes and its row at the target, where it is more; a text that was read to its end is worth 1."""
     children: float
     """The same of the candidates that it gave."""
     is_awaited: bool
@@ -218,7 +218,7 @@ def decide(
                     runs = [one.nodes[node].value for node in made.runs.get(place, ())]
                     if place in made.reads and made.reads[place] == one.unread:
                         runs.append(1.0)
-                    gain += sum(worth for worth in runs if worth >= floors[name])
+                    gain += sum(max(worth - floors[name], 0.0) for worth in runs)
                 is_due = children / value * gain <= tokens / frame.pass_s * made.seconds
         if not is_due:
             made.gathers.add(name)

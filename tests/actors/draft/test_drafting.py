@@ -214,8 +214,8 @@ class Scene:
             ran = [before.nodes[node].value for node in done.runs.get(place, ())]
             if done.reads.get(place) == before.unread:
                 ran.append(1.0)
-            value += sum(worth for worth in ran if worth >= floor)
-            children += sum(worth for worth in grown if worth >= floor)
+            value += sum(max(worth - floor, 0.0) for worth in ran)
+            children += sum(max(worth - floor, 0.0) for worth in grown)
         is_awaited = any(one.is_awaited and one.most_nodes > 0 for one in sessions)
         rows = plan.batch.num_rows
         seconds = (0.001 + self.each_s * rows) * self.rng.choice([0.9, 1.0, 1.1, 5.0])
