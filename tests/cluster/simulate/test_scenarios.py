@@ -23,10 +23,10 @@ SHORT = {
     "far-20ms": 6,
     "frozen-crowd": 5,
     "hard-text": 9,
-    "near": 7,
+    "near": 8,
     "one-core": 36,
     "one-core-pays": 6,
-    "one-gpu": 8,
+    "one-gpu": 12,
     "quarter": 7,
     "shared-core": 9,
 }
