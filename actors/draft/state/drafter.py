@@ -38,7 +38,7 @@ class DraftPass:
     """Sessions that it is for, none twice."""
 
     gains_E: NDArray[np.float64]
-    """Tokens that it is expected to add to the next pass of each one's target."""
+    """Tokens that it is expected to add to the next pass of each one's target, over what their bytes and rows cost."""
 
     seconds: float
     """That it is expected to take."""
