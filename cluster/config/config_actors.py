@@ -202,7 +202,7 @@ class DrafterConfig(_Actor):
     max_scratch: int = Field(default=512, ge=2, le=65_536)
     """Tree nodes that a slot can hold behind the committed rows; bounds prefill chunks and trees."""
 
-    bytes_per_token: float = Field(default=350.0, gt=0, le=1e9, allow_inf_nan=False)
+    bytes_per_token: float = Field(default=2500.0, gt=0, le=1e9, allow_inf_nan=False)
     """Bytes on the wire that one more committed token may cost. With more, more candidates are sent ahead."""
 
     @model_validator(mode="after")

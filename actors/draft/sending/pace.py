@@ -13,6 +13,10 @@ from collections.abc import Callable
 from outrider.actors.exchange.verdicts import TargetActivity
 from outrider.actors.speculation import learning
 
+LEAST_TRIP = 0.1
+"""Passes that the way to a target and back takes at least: with no network between them messages are still handled at both ends, and a draft
+pass is under way."""
+
 
 class TargetPace:
     """What is known of one target's passes."""
@@ -29,6 +33,8 @@ class TargetPace:
         """Seconds of its last pass, with the mean wait before one; 0: it has not said."""
         self._tokens = 0.0
         """Mean of a pass over all our sessions."""
+        self._sessions = 0.0
+        """Mean of those in a pass."""
         self._use_at = -math.inf
         """When to send at the latest for what the target does next."""
         self._wait_s = 0.0
@@ -37,11 +43,14 @@ class TargetPace:
         """Passes that end between a verdict and the arrival of what answers it at once, because of the network alone. Each commits a token at
         least, so candidates for these tokens are of no use."""
 
-    def told(self, target: TargetActivity, num_tokens: int, now: float) -> None:
-        """Takes in a frame of verdicts that committed so many tokens."""
+    def told(
+        self, target: TargetActivity, num_tokens: int, now: float, *, num_sessions: int
+    ) -> None:
+        """Takes in a frame of verdicts on so many sessions that committed so many tokens."""
         self.floor = target.floor
         weight = learning.PASSES if self.pass_s > 0.0 else 0.0
         self._tokens = weight * self._tokens + (1.0 - weight) * num_tokens
+        self._sessions = weight * self._sessions + (1.0 - weight) * num_sessions
         self.pass_s = target.pass_s
         self._use_at = now + target.free_s - self._round_trip_s
         self._wait_s = target.wait_s
@@ -49,6 +58,15 @@ class TargetPace:
         if target.pass_s > 0.0:
             late_s = self._round_trip_s - target.wait_s
             self.passes_before = max(math.floor(late_s / target.pass_s), 0)
+
+    @property
+    def saved(self) -> float:
+        """Tokens that a candidate which a verdict leads to saves by being there: what a session commits while one is fetched. At most 1, for a
+        pass without candidates commits one."""
+        if not self.pass_s > 0.0:
+            return 1.0
+        passes = max(self._round_trip_s / self.pass_s, LEAST_TRIP)
+        return min(passes * max(self._tokens / self._sessions, 1.0), 1.0)
 
     def is_due(self, now: float, next_s: float, gain: Callable[[], float]) -> bool:
         """Whether what was not sent goes out before the next draft pass.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.sending.pace import TargetPace
+from outrider.actors.draft.sending.pace import LEAST_TRIP, TargetPace
 from outrider.actors.draft.sending.unsent import node_bytes, take_unsent
 from outrider.actors.draft.state.draft_events import CandidatesSent
 from outrider.actors.draft.state.draft_recording import DraftRecording
@@ -58,7 +58,8 @@ class Sender:
         if pace is None or not len(rows):
             return
         before = pace.passes_before
-        pace.told(verdicts.target, len(verdicts.tokens_T), now)
+        num_sessions = len(verdicts.handles_E)
+        pace.told(verdicts.target, len(verdicts.tokens_T), now, num_sessions=num_sessions)
         if pace.passes_before < before:
             # What would have come too late may now be in time, also of sessions that these verdicts are not for.
             self._sessions.is_dirty_S[rows] = True
@@ -135,7 +136,8 @@ class Sender:
             return None
         sessions = self._sessions
         # Below the target's floor nothing is verified yet, but a verdict may raise it above: what is there then need not be waited for.
-        worth = self._price * node_bytes(sessions.at(int(rows_E[0])).vocab_size)
+        price = self._price / self._paces[link].saved
+        worth = price * node_bytes(sessions.at(int(rows_E[0])).vocab_size)
         floors_E = np.full(len(rows_E), worth)
         if self._lockstep:
             sizes = [sessions.at(row).speculation.max_nodes for row in rows_E.tolist()]
@@ -149,7 +151,7 @@ class Sender:
             rooms_E=rooms_E,
             floors_E=floors_E,
             past=0 if self._lockstep else self._paces[link].passes_before,
-            entry_worth=self._price * ENTRY_BYTES,
+            entry_worth=price * ENTRY_BYTES,
             numbers_E=sessions.numbers_S[rows_E] + 1,
         )
         if unsent is None:
@@ -173,5 +175,6 @@ class Sender:
         )
 
     def _floor(self, pace: TargetPace, vocab_size: int) -> float:
-        """Value that a candidate needs to be worth its bytes and its row at the target."""
-        return max(pace.floor, self._price * node_bytes(vocab_size))
+        """Value that a candidate needs to be worth its bytes and its row at the target. Bytes at their dearest: what a tree grows for is sent
+        now, and what is worth less goes along or follows."""
+        return max(pace.floor, self._price / LEAST_TRIP * node_bytes(vocab_size))

@@ -9,9 +9,9 @@ from typing import Any
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.rpc.credentials import OPEN, Credentials
 
-BYTES_PER_TOKEN = 350.0
-"""Bytes on the wire that one more committed token may cost: a price at the margin. On average a token costs half of it, behind long delays nearly all. More brings hardly any
-speed."""
+BYTES_PER_TOKEN = 2500.0
+"""Bytes on the wire that one more committed token may cost: a price at the margin. Near a target a token costs a tenth of it, behind a pass and more nearly half. More
+brings hardly any speed."""
 
 MAX_AHEAD = 512
 """Nodes of one session below its committed text: what may come true while the target runs a pass. With passes of 25 ms and cheap rows 128 are

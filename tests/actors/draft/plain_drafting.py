@@ -50,6 +50,7 @@ class PlainFrame:
     """What a target has said of itself with its verdicts."""
 
     at: float
+    sessions: int
     tokens: int
     pass_s: float
     free_s: float
@@ -130,8 +131,10 @@ def decide(
         now: Seconds.
     """
     made = PlainChoice()
+    # Bytes at their dearest.
+    bytes_worth = 10.0 * limits.byte * limits.node_bytes
     floors = {
-        name: max(link.told[-1].floor if link.told else 0.0, limits.byte * limits.node_bytes)
+        name: max(link.told[-1].floor if link.told else 0.0, bytes_worth)
         for name, link in links.items()
     }
     at_work = {place: one for place, one in enumerate(sessions) if one.most_nodes > 0}
@@ -193,11 +196,16 @@ def decide(
 
     for name, link in links.items():
         own = {place: one for place, one in enumerate(sessions) if one.link == name}
-        is_due, skipped = True, 0
+        is_due, skipped, byte = True, 0, limits.byte
         if link.told:
             frame, tokens = link.told[-1], float(link.told[0].tokens)
+            told_of = float(link.told[0].sessions)
             for each in link.told[1:]:
                 tokens = 0.95 * tokens + 0.05 * each.tokens
+                told_of = 0.95 * told_of + 0.05 * each.sessions
+            # What is not there when a verdict leads to it costs what its session commits while it is fetched, and a token at most.
+            trip = max(link.round_trip_s / frame.pass_s, 0.1)
+            byte /= min(trip * max(tokens / told_of, 1.0), 1.0)
             # Passes that end before the answer arrives commit a token each.
             skipped = max(math.floor((link.round_trip_s - frame.wait_s) / frame.pass_s), 0)
             use_at, wait_s = frame.at + frame.free_s - link.round_trip_s, frame.wait_s
@@ -228,11 +236,11 @@ def decide(
                 (-it.value, node)
                 for node, it in enumerate(one.nodes)
                 if not it.is_sent and it.depth > skipped
-                if it.value >= limits.byte * limits.node_bytes
+                if it.value >= byte * limits.node_bytes
             )
             left = min(one.most_nodes, limits.max_ahead) - sum(it.is_sent for it in one.nodes)
             fresh = fresh[: max(left, 0)]
-            if not fresh or -sum(worth for worth, _ in fresh) < limits.byte * limits.session_bytes:
+            if not fresh or -sum(worth for worth, _ in fresh) < byte * limits.session_bytes:
                 continue
             goes = made.sends.setdefault(place, set())
             for _, node in fresh:

@@ -42,7 +42,7 @@ class Scene:
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
-        price = rng.choice([25.0, 120.0, 350.0, 1e6])
+        price = rng.choice([250.0, 1_200.0, 3_500.0, 1e6])
         max_ahead, max_scratch = rng.choice([4, 8, 24]), rng.choice([6, 96])
         chunk = rng.choice([4, 32])
         self.bench = TableBench(
@@ -126,6 +126,7 @@ class Scene:
         self.links[link].told.append(
             PlainFrame(
                 at=self.now,
+                sessions=len(verdicts),
                 tokens=sum(len(verdict.tokens) for verdict in verdicts),
                 pass_s=said.pass_s,
                 free_s=said.free_s,
@@ -208,7 +209,8 @@ class Scene:
         self.core.finish(plan, self.bench.engine.forward(plan.batch))
         value = children = 0.0
         for place, (before, target) in enumerate(zip(sessions, self.targets, strict=True)):
-            told, floor = self.links[before.link].told, self.limits.byte * self.limits.node_bytes
+            told = self.links[before.link].told
+            floor = 10.0 * self.limits.byte * self.limits.node_bytes
             floor = max(floor, told[-1].floor) if told else floor
             grown = self.bench.tree(target.key).values[len(before.nodes) :]
             ran = [before.nodes[node].value for node in done.runs.get(place, ())]

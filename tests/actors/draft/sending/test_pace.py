@@ -18,5 +18,30 @@ def test_passes_that_end_on_the_way_commit_a_token_each(
     """Those of 10 ms that fit into the way there and back, less what the target waits."""
     pace = TargetPace(round_trip_s)
     assert pace.passes_before == 0, "of a silent target nothing is known"
-    pace.told(TargetActivity(pass_s=0.010, free_s=0.0, wait_s=wait_s, floor=0.0), 1, 1.0)
+    target = TargetActivity(pass_s=0.010, free_s=0.0, wait_s=wait_s, floor=0.0)
+    pace.told(target, 1, 1.0, num_sessions=1)
     assert pace.passes_before == passes
+
+
+@pytest.mark.parametrize(
+    ("round_trip_s", "num_tokens", "saved"),
+    [(0.0, 2, 0.1), (0.0, 6, 0.3), (0.002, 6, 0.6), (0.005, 6, 1.0), (0.050, 2, 1.0)],
+)
+def test_what_is_fetched_costs_what_a_session_commits_meanwhile(
+    round_trip_s: float, num_tokens: int, saved: float
+) -> None:
+    """Two sessions, passes of 10 ms: a tenth of a pass at least, a token at most."""
+    pace = TargetPace(round_trip_s)
+    assert pace.saved == 1.0, "of a silent target nothing is known"
+    target = TargetActivity(pass_s=0.010, free_s=0.0, wait_s=0.0, floor=0.0)
+    for _ in range(3):
+        pace.told(target, num_tokens, 1.0, num_sessions=2)
+    assert pace.saved == pytest.approx(saved)
+
+
+def test_frames_without_tokens_leave_a_price() -> None:
+    """A verdict that only puts a session right commits nothing."""
+    pace = TargetPace(0.0)
+    target = TargetActivity(pass_s=0.010, free_s=0.0, wait_s=0.0, floor=0.0)
+    pace.told(target, 0, 1.0, num_sessions=1)
+    assert pace.saved == pytest.approx(0.1)
