@@ -63,7 +63,7 @@ class TargetPace:
     def saved(self) -> float:
         """Tokens that a candidate which a verdict leads to saves by being there: what a session commits while one is fetched. At most 1, for a
         pass without candidates commits one."""
-        if not self.pass_s > 0.0:
+        if not (self.pass_s > 0.0 and self._sessions > 0.0):
             return 1.0
         passes = max(self._round_trip_s / self.pass_s, LEAST_TRIP)
         return min(passes * max(self._tokens / self._sessions, 1.0), 1.0)

@@ -40,8 +40,10 @@ def test_what_is_fetched_costs_what_a_session_commits_meanwhile(
 
 
 def test_frames_without_tokens_leave_a_price() -> None:
-    """A verdict that only puts a session right commits nothing."""
+    """A verdict that only puts a session right commits nothing, and a frame may have none."""
     pace = TargetPace(0.0)
     target = TargetActivity(pass_s=0.010, free_s=0.0, wait_s=0.0, floor=0.0)
+    pace.told(target, 0, 1.0, num_sessions=0)
+    assert pace.saved == 1.0
     pace.told(target, 0, 1.0, num_sessions=1)
     assert pace.saved == pytest.approx(0.1)
