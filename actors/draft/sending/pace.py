@@ -60,9 +60,9 @@ class TargetPace:
             self.passes_before = max(math.floor(late_s / target.pass_s), 0)
 
     @property
-    def saved(self) -> float:
-        """Tokens that a candidate which a verdict leads to saves by being there: what a session commits while one is fetched. At most 1, for a
-        pass without candidates commits one."""
+    def fetch_cost(self) -> float:
+        """Tokens that it costs to fetch a candidate which a verdict leads to and which is not there: what its session commits meanwhile. At
+        most 1, for a pass without candidates commits one; 1 while the target has said nothing."""
         if not (self.pass_s > 0.0 and self._sessions > 0.0):
             return 1.0
         passes = max(self._round_trip_s / self.pass_s, LEAST_TRIP)

@@ -136,7 +136,7 @@ class Sender:
             return None
         sessions = self._sessions
         # Below the target's floor nothing is verified yet, but a verdict may raise it above: what is there then need not be waited for.
-        price = self._price / self._paces[link].saved
+        price = self._price / self._paces[link].fetch_cost
         worth = price * node_bytes(sessions.at(int(rows_E[0])).vocab_size)
         floors_E = np.full(len(rows_E), worth)
         if self._lockstep:
@@ -175,6 +175,6 @@ class Sender:
         )
 
     def _floor(self, pace: TargetPace, vocab_size: int) -> float:
-        """Value that a candidate needs to be worth its bytes and its row at the target. Bytes at their dearest: what a tree grows for is sent
-        now, and what is worth less goes along or follows."""
+        """Value that a candidate needs to be worth its bytes and its row at the target. Bytes at their dearest,
+        however far it is: a tree is not held back to grow for less."""
         return max(pace.floor, self._price / LEAST_TRIP * node_bytes(vocab_size))

@@ -10,7 +10,7 @@ from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.rpc.credentials import OPEN, Credentials
 
 BYTES_PER_TOKEN = 2500.0
-"""Bytes on the wire that one more committed token may cost: a price at the margin. Near a target a token costs a tenth of it, behind a pass and more nearly half. More
+"""Bytes on the wire that one more committed token may cost: a price at the margin. Near a target a token costs a tenth of it, behind three passes nearly half. More
 brings hardly any speed."""
 
 MAX_AHEAD = 512
