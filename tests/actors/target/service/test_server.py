@@ -142,6 +142,21 @@ async def sessions(stub: target_pb2_grpc.TargetServiceAsyncStub) -> Call:
     return call
 
 
+async def after_room(call: Call) -> target_pb2.SessionEvent:
+    """The next event that is not of how many coordinators there are, which is told whenever it is counted."""
+    async with asyncio.timeout(BOUND_S):
+        while (event := await next_event(call)).HasField("room"):
+            pass
+        return event
+
+
+async def told_wanted(call: Call) -> bool:
+    """What a coordinator is told of whether drafters are wanted, which has to be the next."""
+    event = await after_room(call)
+    assert event.HasField("drafters_wanted")
+    return event.drafters_wanted.is_wanted
+
+
 async def wait_for_free(stub: target_pb2_grpc.TargetServiceAsyncStub, slots: int) -> None:
     """Waits until so many slots are free."""
     async with asyncio.timeout(BOUND_S):
@@ -161,7 +176,7 @@ async def test_coordinators_are_told_whether_drafters_are_wanted(
     early = await sessions(stub)
     worker.state.rest(is_resting=True)
     worker.post(CloseStream(stream=0))  # looks up from its sleep
-    assert not (await next_event(early)).drafters_wanted.is_wanted
+    assert not await told_wanted(early)
     late = await sessions(stub)
     event = await next_event(late)
     assert event.HasField("drafters_wanted")
@@ -169,12 +184,10 @@ async def test_coordinators_are_told_whether_drafters_are_wanted(
     worker.state.rest(is_resting=False)
     worker.post(CloseStream(stream=0))  # looks up from its sleep
     for call in (early, late):
-        assert (await next_event(call)).drafters_wanted.is_wanted
+        assert await told_wanted(call)
     latest = await sessions(stub)
     await latest.write(open_session(1, 3))
-    # How many coordinators there are is told whenever it is counted.
-    while not (event := await next_event(latest)).HasField("opened"):
-        assert event.HasField("room")
+    assert (await after_room(latest)).HasField("opened")
 
 
 async def test_session_is_decoded(stub: target_pb2_grpc.TargetServiceAsyncStub) -> None:
