@@ -14,6 +14,10 @@ from torch import Tensor
 
 from outrider.actors.speculation.options import Sampling
 
+MOST_SCORE = 1e37
+"""Greatest score after the repetition penalty. A tiny penalty would make it infinite, at once or with a low temperature, and
+infinite scores have no law."""
+
 
 class Penalties:
     """Repetition, presence and frequency penalties of one session, with the counts of its committed tokens."""
@@ -64,6 +68,7 @@ class Penalties:
         """Penalise scores of tokens that were seen, `counts` times in the output; elementwise."""
         if self._repetition is not None:
             scores = torch.where(scores > 0, scores / self._repetition, scores * self._repetition)
+            scores = scores.clamp(max=MOST_SCORE)
         # Not of a comparison: a truth times a number has the process's default type.
         presence = counts.clamp(max=1.0) * self._presence
         return scores - (presence + counts * self._frequency)

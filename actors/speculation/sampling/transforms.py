@@ -3,7 +3,7 @@
 In this order, each on the result of the one before, in float32:
 
 1. `logit_bias` is added; a bias of -100 or less excludes the token.
-2. `repetition_penalty` divides positive and multiplies other scores of tokens in prompt or output.
+2. `repetition_penalty` divides positive and multiplies other scores of tokens in prompt or output, up to 1e37.
 3. `presence_penalty` (once) plus `frequency_penalty` (times the count) is subtracted from tokens in the output.
 4. `min_tokens`: while fewer tokens have been output, the end-of-text tokens (unless `ignore_eos`) and
    `stop_token_ids` are excluded.

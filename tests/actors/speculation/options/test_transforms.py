@@ -233,6 +233,21 @@ def test_tiny_temperatures_are_finite_and_split_ties_evenly(temperature: float) 
     assert scores(replace(PLAIN, temperature=temperature), [40.0, 44.0, 44.0])[1:] == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("temperature", [1e-6, 0.05, 0.1, 1.0, 100.0])
+@pytest.mark.parametrize("penalty", [1e-45, 1e-38, 1e-30])
+def test_tiny_repetition_penalties_leave_a_law(penalty: float, temperature: float) -> None:
+    """What would be infinite leaves no law: neither its filters nor what drafters draw from would be numbers."""
+    sampling = replace(
+        PLAIN, repetition_penalty=penalty, presence_penalty=-2.0, temperature=temperature, top_p=0.9
+    )
+    row = transform(sampling, prompt=(1, 2, 4)).apply(
+        torch.tensor([[4.0, 3.0, 2.0, 1.0, -5.0, 0.0, -INF, 7.0, 8.0]]), [()], [0]
+    )[0]
+    assert row.max().isfinite()
+    assert row.softmax(0).sum().item() == pytest.approx(1.0)
+    assert row[1] == row.max()
+
+
 def test_a_temperature_that_vanishes_in_float32_is_zero() -> None:
     """Dividing by it would give not-a-number."""
     vanishing = replace(PLAIN, temperature=1e-60)
