@@ -15,8 +15,7 @@ from torch import Tensor
 from outrider.actors.speculation.options import Sampling
 
 MOST_SCORE = 1e37
-"""Greatest score after the repetition penalty. A tiny penalty would make it infinite, at once or with a low temperature, and
-infinite scores have no law."""
+"""Greatest score after the repetition penalty. A tiny penalty would make it infinite, and infinite scores have no law."""
 
 
 class Penalties:

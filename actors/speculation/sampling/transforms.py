@@ -36,8 +36,9 @@ from outrider.actors.speculation.sampling.penalties import Penalties
 _EXCLUDING_BIAS = -100.0
 """A logit bias at or below this excludes the token altogether."""
 
-_LOW_TEMPERATURE = 0.1
-"""Below this the greatest score is moved to 0 before dividing: else float32 has too few digits left for the noise."""
+_LOW = 0.1
+"""Of temperature and repetition penalty. Below this the greatest score is moved to 0 before the temperature divides: else float32 has
+too few digits left for the noise."""
 
 
 def is_plain(sampling: Sampling) -> bool:
@@ -46,7 +47,7 @@ def is_plain(sampling: Sampling) -> bool:
         return False
     if is_greedy(sampling):
         return True
-    return sampling.temperature >= _LOW_TEMPERATURE and not _filters(sampling)
+    return sampling.temperature >= _LOW and not _filters(sampling)
 
 
 def is_greedy(sampling: Sampling) -> bool:
@@ -86,6 +87,8 @@ class SamplingTransform:
         self._stop_ids_S = torch.tensor(self._stop_ids, dtype=torch.long, device=device)
         self._temperature = torch.tensor(sampling.temperature, dtype=torch.float32, device=device)
         self._divides = self.uses_noise and sampling.temperature != 1.0
+        least = min(sampling.temperature, sampling.repetition_penalty)
+        self._moves = self.uses_noise and least < _LOW
         self._filters = self.uses_noise and _filters(sampling)
         self._penalties = Penalties(sampling, prompt, device) if sampling.uses_counts() else None
 
@@ -121,9 +124,9 @@ class SamplingTransform:
             scores_NV = self._penalties.apply(scores_NV, paths_N)
         if self.sampling.min_tokens:
             scores_NV = self._forbid_stopping(scores_NV, num_output_N)
+        if self._moves:
+            scores_NV = scores_NV - greatest(scores_NV)
         if self._divides:
-            if self.sampling.temperature < _LOW_TEMPERATURE:
-                scores_NV = scores_NV - greatest(scores_NV)
             scores_NV = scores_NV / self._temperature
         if self._filters:
             scores_NV = self._filter(scores_NV)

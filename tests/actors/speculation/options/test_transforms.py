@@ -248,6 +248,16 @@ def test_tiny_repetition_penalties_leave_a_law(penalty: float, temperature: floa
     assert row[1] == row.max()
 
 
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 100.0])
+@pytest.mark.parametrize("penalty", [1e-45, 1e-9, 0.01])
+def test_tiny_repetition_penalties_split_ties_evenly(penalty: float, temperature: float) -> None:
+    """As tiny temperatures do."""
+    rewarding = replace(PLAIN, repetition_penalty=penalty, temperature=temperature)
+    row_1V = torch.tensor([[4.0, 44.0, 44.0]])
+    row = transform(rewarding, (1, 2), vocab_size=3).apply(row_1V, [()], [0])[0].tolist()
+    assert row[1:] == [0.0, 0.0]
+
+
 def test_a_temperature_that_vanishes_in_float32_is_zero() -> None:
     """Dividing by it would give not-a-number."""
     vanishing = replace(PLAIN, temperature=1e-60)
