@@ -74,8 +74,10 @@ def settle_stops(
     return stops, eos.union(stop_token_ids)
 
 
-def settle_logit_bias(options: sampling_pb2.SamplingOptions, limits: Limits) -> dict[int, float]:
-    """The bias of each token that has one."""
+def settle_logit_bias(
+    options: sampling_pb2.SamplingOptions, stop_tokens: frozenset[int], limits: Limits
+) -> dict[int, float]:
+    """The bias of each token that has one. Some token must be left, also while none of `stop_tokens` may end the output."""
     bias = dict(options.logit_bias)
     for token in bias:
         if token >= limits.vocab_size:
@@ -83,9 +85,16 @@ def settle_logit_bias(options: sampling_pb2.SamplingOptions, limits: Limits) -> 
                 f"sampling.logit_bias[{token}]",
                 f"is outside the vocabulary of {limits.model!r}: ids must be below {limits.vocab_size}",
             )
-    if sum(value <= EXCLUDED for value in bias.values()) >= limits.vocab_size:
+    excluded = {token for token, value in bias.items() if value <= EXCLUDED}
+    if len(excluded) >= limits.vocab_size:
         raise invalid(
             "sampling.logit_bias",
             f"excludes every one of the {limits.vocab_size} tokens; leave at least one",
+        )
+    if excluded and options.min_tokens and len(excluded | stop_tokens) >= limits.vocab_size:
+        raise invalid(
+            "sampling.logit_bias",
+            f"excludes every token that does not end the output, and sampling.min_tokens is {options.min_tokens}; "
+            "leave such a token, or leave min_tokens out",
         )
     return bias

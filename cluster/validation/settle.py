@@ -74,7 +74,7 @@ def settle(
             **values(options, Sampling, leave_out=_OWN),
             seed=options.seed if options.HasField("seed") else fresh_seed,
             max_tokens=max_tokens,
-            logit_bias=settle_logit_bias(options, limits),
+            logit_bias=settle_logit_bias(options, stop_tokens, limits),
         ),
         num_sequences=num_sequences,
         stops=stops,

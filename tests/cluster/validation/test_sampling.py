@@ -30,6 +30,15 @@ WRONG: list[tuple[dict[str, Any], grpc.StatusCode, str]] = [
     ({"logit_bias": {100: 1.0}}, RANGE, "sampling.logit_bias[100]"),
     ({"logit_bias": dict.fromkeys(range(100), -100.0)}, INVALID, "sampling.logit_bias"),
     ({"logit_bias": dict.fromkeys(range(1025), 0.0)}, INVALID, "sampling.logit_bias"),
+    (
+        {
+            "logit_bias": dict.fromkeys(range(2, 100), -100.0),
+            "stop_token_ids": [1],
+            "min_tokens": 1,
+        },
+        INVALID,
+        "sampling.logit_bias",
+    ),
     ({"max_tokens": 0}, RANGE, "sampling.max_tokens"),
     ({"max_tokens": 41}, RANGE, "sampling.max_tokens"),
     ({"max_tokens": 2**32 - 1}, RANGE, "sampling.max_tokens"),
