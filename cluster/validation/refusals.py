@@ -20,8 +20,8 @@ def out_of_range(field: str, problem: str) -> Refusal:
 
 
 def plain(value: float) -> str:
-    """A float32 as the client wrote it: 1.5 rather than 1.50000000."""
-    return repr(value) if not math.isfinite(value) else f"{value:.6g}"
+    """A number as the client wrote it: a float32 is 1.5 rather than 1.50000000, and a whole number has all its digits."""
+    return repr(value) if isinstance(value, int) or not math.isfinite(value) else f"{value:.6g}"
 
 
 def shown(text: str) -> str:

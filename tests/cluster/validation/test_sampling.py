@@ -71,6 +71,9 @@ def test_the_message_says_the_rule_and_the_value() -> None:
     with pytest.raises(Refusal) as refused:
         settle(sampling={"top_p": 1.5})
     assert refused.value.message == "sampling.top_p must be in (0, 1], got 1.5"
+    with pytest.raises(Refusal) as refused:
+        settle(sampling={"n": 2**32 - 1})
+    assert refused.value.message == "sampling.n must be 1 to 16, got 4294967295"
 
 
 @pytest.mark.parametrize(
