@@ -201,7 +201,7 @@ class SamplingOptions(google.protobuf.message.Message):
     """Subtracted once for each time the output contains the token. In [-2, 2]. Default 0 (off)."""
     seed: builtins.int
     """Fixes the noise: the same request with the same seed gives the same text. Default: chosen afresh and
-    reported in the completion.
+    told in the admission.
     """
     max_tokens: builtins.int
     """Greatest number of tokens to generate. Default: as configured for the service. At least 1, at most
@@ -368,7 +368,7 @@ class SpeculationOptions(google.protobuf.message.Message):
     @property
     def drafters(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Names of the drafters to use, as `ListModels` gives them. Empty: the service chooses. This, `draft_length`,
-        `roots` and `tree_mask` contradict `enabled: false`.
+        `roots`, `selector` and `drafters_at_work` contradict `enabled: false`.
         """
 
     @property
