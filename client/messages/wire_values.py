@@ -50,10 +50,11 @@ def put(message: Message, name: str, value: object, place: str) -> None:
         _put_items(held, field, value, place)
         return
     try:
-        if _entry(field) is None:
+        if (entry := _entry(field)) is None:
             setattr(message, name, _carried(field, value))
         elif isinstance(value, Mapping):
-            held.update(value)
+            carried = entry.fields_by_name["value"]
+            held.update({key: _carried(carried, one) for key, one in value.items()})
         else:
             raise TypeError
     except _MISFITS as error:
@@ -110,12 +111,14 @@ def _put_items(held: Any, field: FieldDescriptor, value: object, place: str) -> 
 
 
 def _carried(field: FieldDescriptor, value: object) -> object:
-    """One value as protobuf takes it. Bytes are no text, though protobuf would take them for it."""
+    """One value as protobuf takes it. Bytes are no text and truths no numbers, though protobuf would take them for it."""
     if field.enum_type is not None:
         if not isinstance(value, str):
             raise TypeError
         return _listed(field.containing_type, field.name)[value]
     if field.type == FieldDescriptor.TYPE_STRING and not isinstance(value, str):
+        raise TypeError
+    if field.type != FieldDescriptor.TYPE_BOOL and isinstance(value, bool):
         raise TypeError
     return value
 

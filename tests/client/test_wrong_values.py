@@ -49,6 +49,8 @@ def turn(*wrong: Any) -> Message:
         ({"tokens": [-1]}, "tokens"),
         ({"prompt": "a", "sampling": sampling(top_k=-1)}, "sampling.top_k"),
         ({"prompt": "a", "sampling": sampling(seed=2**64)}, "sampling.seed"),
+        ({"prompt": "a", "sampling": sampling(temperature=True)}, "sampling.temperature"),
+        ({"prompt": "a", "sampling": sampling(logit_bias={5: True})}, "sampling.logit_bias"),
         ({"prompt": "a", "speculation": speculation(max_nodes=-1)}, "speculation.max_nodes"),
         ({"prompt": "a" * (5 << 20)}, "prompt"),
         ({"prompt": "a", "timeout_s": 0.0}, "timeout_s"),
