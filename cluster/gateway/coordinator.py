@@ -33,7 +33,7 @@ from outrider.v1 import generation_pb2
 SERVICE = generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name
 
 CANCEL_S = 1.0
-"""Seconds that cancelled calls have to clean up when the server stops."""
+"""Seconds that cancelled calls, and those that are no requests, have to end when the server stops."""
 
 HEADROOM = 2
 """What gRPC lets pass, in units of the greatest request: what is above the one and below the other is told which field is too
@@ -180,9 +180,13 @@ class Coordinator:
         if self._gateway is not None:
             self._gateway.is_accepting = False
             await self._health.enter_graceful_shutdown()
-        if self._server is not None:
+        if self._server is not None and self._gateway is not None:
             # New connections go to others at the same address from here on; cancelled calls get a moment below.
-            await self._server.stop(grace_s)
+            ending = asyncio.ensure_future(self._server.stop(grace_s))
+            # Requests are waited for; a watch of the health, which has no end, is not.
+            await self._gateway.wait_idle(grace_s)
+            await self._server.stop(CANCEL_S)
+            await ending
             self._server = None
         if self._peer_server is not None:
             await self._peer_server.stop(0)

@@ -261,6 +261,16 @@ async def test_a_target_of_another_model_is_not_used(serve: Serve, target: Scrip
     await other.stop()
 
 
+async def test_who_watches_the_health_is_not_waited_for(serve: Serve) -> None:
+    """A watch has no end; requests have one."""
+    front = await serve()
+    stub: Any = health_pb2_grpc.HealthStub(front.channel)
+    watch = stub.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
+    assert (await watch.read()).status == NOT_SERVING
+    async with asyncio.timeout(10.0):
+        await front.coordinator.stop(30.0)
+
+
 async def test_draining_lets_running_requests_finish(serve: Serve, target: ScriptedTarget) -> None:
     """The address is free for others at once, and nobody new is served; the running request is served to its end."""
     target.script.hold = asyncio.Event()
