@@ -11,17 +11,14 @@ from pydantic import Field, ValidationError, model_validator
 
 from outrider.actors.engine.profiles import Profile, Roofline, find_profile
 from outrider.actors.engine.tables.trigram_laws import check_law
-from outrider.cluster.config.config_actors import MAX_SLOTS
 from outrider.cluster.config.config_errors import ConfigError, problems_of
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.config_section import NAME, Section
-from outrider.cluster.simulate.scenario import LONGEST_S, MAX_CLIENTS, Nodes
+from outrider.cluster.simulate.scenario import LONGEST_S, Nodes, Slots
 from outrider.cluster.simulate.simulated_device import MAX_CONTEXT
 
 Usd = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
-Slots = Annotated[int, Field(ge=1, le=min(MAX_SLOTS, MAX_CLIENTS))]
-"""As many as a service may be given and a scenario may have clients."""
 Percent = Annotated[int, Field(ge=35, le=95)]
 
 PLAIN = "plain"

@@ -93,7 +93,8 @@ class _Text:
     def __init__(
         self, law: Table, own: Table, noise: GumbelNoise, temperature: float, seed: int
     ) -> None:
-        self._order, self._vocab = law.order, law.vocab_size
+        self._order, self._vocab = max(law.order, own.order), law.vocab_size
+        self._own_contexts = self._vocab**own.order
         inverse = 1.0 / temperature if temperature > 0.0 else 1.0
         scale = 1.0 if temperature > 0.0 else 0.0
         rows = noise.rows(seed, 0, TEXT_TOKENS + 16).numpy().astype(np.float64)
@@ -102,16 +103,18 @@ class _Text:
         self._inverse = inverse
         self._cache: dict[tuple[int, int], tuple[list[int], list[float]]] = {}
         self._own_scores: Floats | None = None
-        own_rows = law.log_probs.reshape(-1, law.vocab_size)
+        rows_of_law = law.log_probs.reshape(-1, law.vocab_size)
         generator = np.random.default_rng(seed)
         self.tokens: list[int] = generator.integers(0, self._vocab, 8).tolist()
         for at in range(8, TEXT_TOKENS):
-            scores = inverse * own_rows[self.context(at)] + self._noise[at]
+            scores = (
+                inverse * rows_of_law[self.context(at) % self._vocab**law.order] + self._noise[at]
+            )
             self.tokens.append(int(scores.argmax()))
         self.places = range(8, TEXT_TOKENS)
 
     def context(self, at: int) -> int:
-        """Row of the laws that a token depends on."""
+        """What a token depends on: the row of the law that looks further back. Those of the other are its last digits."""
         place = 0
         for token in self.tokens[at - self._order : at]:
             place = place * self._vocab + token
@@ -119,7 +122,8 @@ class _Text:
 
     def scores(self, context: int, at: int) -> Floats:
         """The drafter's scores of all tokens at a place."""
-        scores: Floats = self._inverse * self._own[context].astype(np.float64) + self._noise[at]
+        own_V = self._own[context % self._own_contexts].astype(np.float64)
+        scores: Floats = self._inverse * own_V + self._noise[at]
         return scores
 
     def log_likelihood(self, kappa: float) -> float:
@@ -136,7 +140,7 @@ class _Text:
         known = self._cache.get((context, at))
         if known is None:
             scores = self.scores(context, at)
-            best = np.argpartition(scores, -WIDTH)[-WIDTH:]
+            best = np.argpartition(scores, -min(WIDTH, self._vocab))[-WIDTH:]
             best = best[np.argsort(-scores[best])]
             values = np.exp(kappa * (scores - scores[best[0]]))
             shares = values[best] / values.sum()

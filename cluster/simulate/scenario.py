@@ -8,9 +8,11 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from outrider.actors.engine.profiles import find_profile
+from outrider.actors.exchange.vocabulary import Vocabulary, difference
 from outrider.actors.speculation.choice.selector_registry import SELECTORS
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import LEAST_BUSY, Speculation
+from outrider.cluster.config.config_actors import MAX_SLOTS
 from outrider.cluster.config.config_errors import ConfigError, ConfigProblem, problems_of
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.config_section import NAME, Section
@@ -29,6 +31,8 @@ MAX_CLIENTS = 100_000
 
 Seconds = Annotated[float, Field(ge=0.0, le=LONGEST_S)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Slots = Annotated[int, Field(ge=1, le=min(MAX_SLOTS, MAX_CLIENTS))]
+"""As many as a service may be given and a scenario may have clients."""
 Nodes = Annotated[int, Field(ge=1, le=int(_RULES["max_nodes"].most))]
 """Of a tree, as requests may ask for."""
 Depth = Annotated[int, Field(ge=1, le=int(_RULES["max_depth"].most))]
@@ -59,7 +63,7 @@ class Actor(Section):
     """`law:NAME` or `tabular:FILE`."""
     profile: str
     """What its passes take, as `outrider serve --emulate` knows profiles."""
-    slots: Count = 64
+    slots: Slots = 64
     machine: Name | None = None
     """Whose cores its process shares; None: it has enough of its own."""
     on_cores: bool = False
@@ -215,6 +219,7 @@ class Scenario(Section):
                     raise ValueError(f"{drafter.name} drafts for {name!r}, which is no target")
         for fault in self.faults:
             self._check(fault)
+        self._check_models()
         asked: tuple[Load | Wave, ...] = (*self.load, *self.waves)
         for asks in asked:
             if asks.prompt + asks.tokens > MAX_CONTEXT:
@@ -248,6 +253,23 @@ class Scenario(Section):
         }.get(fault.what, ("an actor", actors))
         if fault.who not in able:
             raise ValueError(f"{fault.what!r} happens to {kind}, which {fault.who!r} is not")
+
+    def _check_models(self) -> None:
+        """Refuses targets of several models, since requests name none, and laws of drafters that have other tokens."""
+        target = self.targets[0]
+        for one in self.targets:
+            if one.model != target.model:
+                raise ValueError(
+                    f"{target.name} decodes {target.model} and {one.name} {one.model}; requests go to any target, so all "
+                    "must decode the same"
+                )
+        wanted = Vocabulary(size=table_of(target.model).vocab_size)
+        laws = [(one.name, one.model) for one in self.drafters]
+        laws += [(one.who, one.model) for one in self.faults if one.model is not None]
+        for name, model in laws:
+            own = Vocabulary(size=table_of(model).vocab_size)
+            if problem := difference(own, wanted, target_name=target.name):
+                raise ValueError(f"{name} cannot follow {model}: {problem}")
 
     def speculation(self, *, enabled: bool) -> Speculation:
         """What requests ask for."""

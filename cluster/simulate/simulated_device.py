@@ -74,7 +74,7 @@ class SimulatedDevice(EmulatedEngine):
         """
         self.pace = Paced(find_profile(profile))
         super().__init__(table_of(model), self.pace, settings)
-        self._own_PV = self._laws_PV
+        self._own = self.table, self._laws_PV
         self.pass_s = 0.0
         """Seconds of passes so far."""
         self.num_passes = 0
@@ -86,14 +86,15 @@ class SimulatedDevice(EmulatedEngine):
             model: `law:NAME` or `tabular:FILE`; None: its own with the tokens in another order, which agrees with nothing.
             is_over: Back to its own.
         """
+        self.table, self._laws_PV = self._own
         if is_over:
-            self._laws_PV = self._own_PV
-        elif model is None:
+            return
+        if model is None:
             generator = torch.Generator().manual_seed(1)
-            order_V = torch.randperm(self._own_PV.shape[-1], generator=generator).numpy()
-            self._laws_PV = self._own_PV[:, order_V]
+            order_V = torch.randperm(self._laws_PV.shape[-1], generator=generator).numpy()
+            self._laws_PV = self._laws_PV[:, order_V]
         else:
-            table = table_of(model)
+            self.table = table = table_of(model)
             self._laws_PV = table.log_probs.reshape(-1, table.vocab_size).astype(np.float32)
 
     def forward(self, batch: Sequence[Rows]) -> Logits:

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.client.cli.app import app
+from outrider.cluster.config.config_actors import MAX_SLOTS
 from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.simulate.compare import compare, difference, run
 from outrider.cluster.simulate.scenario import load_scenario
@@ -85,6 +86,14 @@ def test_bounds_of_short_scenarios_hold(name: str, seconds: float) -> None:
         ("load: [{clients: 1, prompt: 8000, tokens: 193}]", "may be 8192 together"),
         ("waves: [{at_s: 0, every_s: 0.0001, requests: 1}]", "waves[0].every_s"),
         ("seed: -1", "seed: must be greater than or equal to 0"),
+        (
+            "targets: [{name: t, model: law:agree70, profile: 1ms, slots: 1000000}]",
+            f"targets[0].slots: must be less than or equal to {MAX_SLOTS}",
+        ),
+        (
+            "targets: [{name: t, model: law:agree70, profile: 1ms}, {name: u, model: law:agree50, profile: 1ms}]",
+            "t decodes law:agree70 and u law:agree50",
+        ),
         ("bounds: {speed_up: .nan}", "bounds.speed_up: must be a finite number"),
     ],
 )
