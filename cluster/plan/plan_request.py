@@ -37,7 +37,7 @@ class PlanDevice(Section):
     profile: str
     """What its passes take (docs/emulation.md), measured or by roofline."""
     gpus: Count | None = None
-    """That one of it takes; None: as many as the profile's name says, else 1."""
+    """That one of it takes, where figures are measured; None: as many as the profile's name says, else 1."""
     usd_per_gpu_hour: Usd = 1.0
     """Price of each, in any unit."""
     slots: Slots = 256
@@ -45,7 +45,11 @@ class PlanDevice(Section):
 
     @model_validator(mode="after")
     def _exists(self) -> PlanDevice:
-        find_profile(self.profile)
+        profile = find_profile(self.profile)
+        if isinstance(profile, Roofline) and self.gpus not in (None, profile.gpus):
+            raise ValueError(
+                f"gpus is {self.gpus}, but {self.profile} takes {profile.gpus}; leave gpus out, or take the profile of as many"
+            )
         return self
 
     @property

@@ -62,7 +62,12 @@ def plan(
     for option in ranked:
         # Of one drafter and numbers of targets and drafters only the best shape: the others differ by less than a trial does.
         best_by_name.setdefault((option.name, option.targets, option.drafters), option)
-    plain = min((one for one in every if one.drafter is None), key=_order, default=None)
+    # The cheapest that is fast enough, or no way with drafters is known to be worth it.
+    plain = min(
+        (one for one in every if one.drafter is None),
+        key=lambda one: (not _is_enough(request, one), _order(one)),
+        default=None,
+    )
     found: list[Tried] = []
 
     def attempt(option: Option) -> None:

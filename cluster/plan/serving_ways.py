@@ -53,7 +53,7 @@ class Option:
     shared_by: int
     """Targets of a drafter."""
     sessions: int
-    """Of a target."""
+    """Of a target, at most."""
     tokens_per_s: float
     """Of all."""
     speed_up: float
@@ -87,7 +87,8 @@ def options(request: PlanRequest) -> Iterator[Option]:
 
 def _of(request: PlanRequest, targets: int) -> Iterator[Option]:
     sessions = math.ceil(request.traffic.requests / targets)
-    plain = plain_rate(request, sessions) * targets
+    # Some targets have a request less than others.
+    plain = plain_rate(request, sessions) / sessions * request.traffic.requests
     gpus, usd = targets * request.target.num_gpus, targets * request.target.usd_per_s
     if request.gpus is not None and gpus > request.gpus:
         return

@@ -33,8 +33,10 @@ def tried(request: PlanRequest, option: Option) -> Tried:
     rated = plain
     if option.drafter is not None:
         rated = rate(run(scenario(request, option), SimulatedMode.PIPELINED))
-    cells = option.targets / option.shared_by
-    simulated = replace(option, tokens_per_s=rated * cells, speed_up=rated / plain)
+    each = rated / (option.sessions * option.shared_by)
+    simulated = replace(
+        option, tokens_per_s=each * request.traffic.requests, speed_up=rated / plain
+    )
     return Tried(option=simulated, expected=option.speed_up)
 
 

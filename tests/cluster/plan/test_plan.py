@@ -126,6 +126,20 @@ def test_more_is_tried_until_something_is_fast_enough(monkeypatch: pytest.Monkey
     assert (made.best.option.targets, made.best.option.drafters) == (2, 2)
 
 
+def test_plain_decoding_that_is_fast_enough_is_always_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not only the cheapest: with one target it may be too slow, and a way with drafters must not be dearer than with two."""
+    monkeypatch.setattr(planner, "tried", lambda _, option: Tried(option=option, expected=1.0))
+    slow = {**TARGET, "profile": "10ms+5ms"}
+    traffic = {"requests": 4, "tokens": 64, "prompt": 1, "tokens_per_s": 40.0}
+    asked = request(target=slow, traffic=traffic)
+    made = planner.plan(asked, trials=1)
+    assert made.best is not None
+    ways = [(one.option.name, one.option.targets) for one in (made.best, *made.others)]
+    assert ("plain", 2) in ways
+
+
 def test_a_trial_of_the_slowest_target_is_a_scenario() -> None:
     """Two texts of it would take longer than a scenario may be."""
     slow = request(target={"profile": "59000ms"}, traffic={"requests": 1, "tokens": 2000})

@@ -62,6 +62,10 @@ def plan_of(of: PlanRequest, *ways: tuple[Option, float]) -> Plan:
             "one target takes 8 GPUs and 4 are allowed",
         ),
         (
+            "target: {profile: h100x8-70b, gpus: 2}\n",
+            "target: gpus is 2, but h100x8-70b takes 8; leave gpus out",
+        ),
+        (
             "target: {profile: l4-8b}\ntraffic: {requests: 64, tokens: 200, prompt: 3800}\ngpus: 3\n",
             "64 requests need 4 targets, since one holds 17 of them; these take 4 GPUs and 3 are",
         ),
@@ -98,6 +102,19 @@ def test_a_million_requests_are_spread_over_targets() -> None:
     """Each gets no more than a scenario may hold."""
     asked = request(traffic={"requests": 1_000_000, "tokens": 16, "prompt": 8})
     assert all(one.sessions <= MAX_SLOTS for one in options(asked))
+
+
+def test_only_requests_that_there_are_count() -> None:
+    """Of five requests some of four targets have two, and the others one: their rate is that of five, and not of eight."""
+    asked = request(traffic={"requests": 5, "tokens": 16, "prompt": 8})
+    every = list(options(asked))
+    assert {one.targets * one.sessions for one in every} == {5, 6, 8}
+    for one in every:
+        small = request(traffic={"requests": one.sessions, "tokens": 16, "prompt": 8})
+        alone = plain(small).tokens_per_s / one.sessions
+        assert one.tokens_per_s / 5 == pytest.approx(one.speed_up * alone)
+    four = next(one for one in every if one.targets == 4)
+    assert tried(asked, four).option.tokens_per_s == pytest.approx(four.tokens_per_s, rel=0.1)
 
 
 def test_memory_limits_the_requests_of_a_device() -> None:
