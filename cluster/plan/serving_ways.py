@@ -87,8 +87,7 @@ def options(request: PlanRequest) -> Iterator[Option]:
 
 def _of(request: PlanRequest, targets: int) -> Iterator[Option]:
     sessions = math.ceil(request.traffic.requests / targets)
-    # Some targets have a request less than others.
-    plain = plain_rate(request, sessions) / sessions * request.traffic.requests
+    plain = all_plain_rate(request, targets)
     gpus, usd = targets * request.target.num_gpus, targets * request.target.usd_per_s
     if request.gpus is not None and gpus > request.gpus:
         return
@@ -124,6 +123,12 @@ def _of(request: PlanRequest, targets: int) -> Iterator[Option]:
                     gpus=all_gpus,
                     usd_per_s=usd + count * drafter.usd_per_s,
                 )
+
+
+def all_plain_rate(request: PlanRequest, targets: int) -> float:
+    """Tokens a second of all requests where so many targets decode plainly. Some have a request less than others."""
+    sessions = math.ceil(request.traffic.requests / targets)
+    return plain_rate(request, sessions) / sessions * request.traffic.requests
 
 
 def plain_rate(request: PlanRequest, sessions: int) -> float:

@@ -22,7 +22,7 @@ from bench.report import rows as results
 from bench.suites.service.emulated_suite import PROMPT_TOKENS
 from outrider.actors.speculation.options import Speculation
 from outrider.cluster.plan.plan_request import PlanRequest, PlanTraffic
-from outrider.cluster.plan.serving_ways import Option, options, plain_rate
+from outrider.cluster.plan.serving_ways import Option, all_plain_rate, options
 from outrider.cluster.plan.trial import rate, scenario, tried
 from outrider.cluster.simulate.compare import run as run_mode
 from outrider.cluster.simulate.compare import session_rounds
@@ -182,12 +182,14 @@ def scale(load: int) -> dict[str, Any]:
         tokens_per_s, busiest = groups.run(simulated), groups.busiest
         # The same GPUs without drafters hold more targets, and as many requests are spread over them.
         targets = gpus // (CELL_GPUS - 1)
+        traffic = request.traffic.model_copy(update={"requests": cells * load})
+        fleet = request.model_copy(update={"traffic": traffic})
         sizes[str(gpus)] = {
             "cells": cells,
             "simulated": simulated,
             "requests": cells * load,
             "tokens_per_s": tokens_per_s * cells / simulated,
-            "plain_tokens_per_s": targets * _plain(request, cells * load / targets),
+            "plain_tokens_per_s": all_plain_rate(fleet, targets),
             "coordinators": math.ceil(cells / most_cells),
         }
     return {
@@ -253,10 +255,6 @@ class _Groups:
         found = run_mode(made, SimulatedMode.PIPELINED)
         self.busiest = max(self.busiest, found.cpu_s["coordinator"] / found.seconds)
         return rate(found)
-
-
-def _plain(request: PlanRequest, sessions: float) -> float:
-    return plain_rate(request, max(1, round(sessions)))
 
 
 def _request(

@@ -15,7 +15,7 @@ from outrider.cluster.config.config_actors import MAX_SLOTS
 from outrider.cluster.plan.plan_command import lines_of, make_plan, told
 from outrider.cluster.plan.plan_request import PlanRequest
 from outrider.cluster.plan.planner import Plan, where_it_pays
-from outrider.cluster.plan.serving_ways import Option, options
+from outrider.cluster.plan.serving_ways import Option, all_plain_rate, options
 from outrider.cluster.plan.trial import Tried, tried
 
 NEAR = {"name": "near", "profile": "1ms+3us", "agrees": 70}
@@ -115,6 +115,14 @@ def test_only_requests_that_there_are_count() -> None:
         assert one.tokens_per_s / 5 == pytest.approx(one.speed_up * alone)
     four = next(one for one in every if one.targets == 4)
     assert tried(asked, four).option.tokens_per_s == pytest.approx(four.tokens_per_s, rel=0.1)
+
+
+def test_a_fleet_decodes_all_its_requests_plainly() -> None:
+    """Five targets have 16 requests, 3.2 each: they are not taken for three."""
+    fleet, three = (
+        request(traffic={"requests": requests, "tokens": 16, "prompt": 8}) for requests in (16, 3)
+    )
+    assert all_plain_rate(fleet, 5) / 16 == pytest.approx(plain(three).tokens_per_s / 3, rel=0.01)
 
 
 def test_memory_limits_the_requests_of_a_device() -> None:
