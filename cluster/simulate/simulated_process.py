@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
@@ -17,6 +18,7 @@ class Machine:
     def __init__(self, cores: int | None) -> None:
         """Takes the number of cores; None: one for everybody."""
         self._free: list[float] | None = None
+        """A heap: the core that is free first comes first."""
         self.set_cores(cores, 0.0)
 
     def set_cores(self, cores: int | None, now: float) -> None:
@@ -27,9 +29,9 @@ class Machine:
         """Seconds at which work that may start at `start` and takes `seconds` of a core is done."""
         if self._free is None or seconds <= 0.0:
             return start + seconds
-        core = min(range(len(self._free)), key=self._free.__getitem__)
-        self._free[core] = max(start, self._free[core]) + seconds
-        return self._free[core]
+        done = max(start, self._free[0]) + seconds
+        heapq.heapreplace(self._free, done)
+        return done
 
 
 @dataclass(frozen=True, slots=True)

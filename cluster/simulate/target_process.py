@@ -43,7 +43,7 @@ from outrider.cluster.simulate.simulated_process import Machine, Process
 from outrider.v1 import target_pb2
 
 TICK_S = 1e-6
-"""Shortest wait, in seconds: no timer is finer, and one that rounding swallows would stop the clock."""
+"""Shortest wait and shortest pass, in seconds: no timer is finer, and one that rounding swallows would stop the clock."""
 
 STREAM = 1
 """Number of the coordinator's stream."""
@@ -182,7 +182,7 @@ class TargetProcess(Process):
         self._computed = self.core.launch(decided)()
         self._model_s = self.device.pass_s - began_s
         self._pass, self._began = decided, self.now
-        self._ends = self._passes_on.run(self.now, self._model_s)
+        self._ends = self._passes_on.run(self.now, max(self._model_s, TICK_S))
         # What was committed is told while the pass runs.
         self._send()
         return self._ends

@@ -23,8 +23,10 @@ GPU_COUNTS = (1, 2, 4, 8)
 ROOM_SHARE = 0.9
 """Part of the memory that weights may take: the rest is for keys and values."""
 
-_ROOFLINE = re.compile(r"(?P<device>[a-z0-9]+?)(?:x(?P<gpus>\d+))?-(?P<model>\d+b)")
-_TERM = re.compile(r"(?P<value>\d+(?:\.\d+)?)(?P<unit>ns|us|ms|s)(?:/(?P<per>row|session|1k))?")
+_ROOFLINE = re.compile(r"(?P<device>[a-z0-9]+?)(?:x(?P<gpus>[1-9]))?-(?P<model>[0-9]+b)")
+_TERM = re.compile(
+    r"(?P<value>[0-9]+(?:\.[0-9]+)?)(?P<unit>ns|us|ms|s)(?:/(?P<per>row|session|1k))?"
+)
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 MAX_PASS_S = 60.0

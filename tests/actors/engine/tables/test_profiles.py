@@ -63,6 +63,9 @@ def test_free_names() -> None:
     [
         ("h200-8b", "there are DEVICE-MODEL .* of a100, h100, l4 with 1b, 8b, 70b"),
         ("h100x9-8b", "there is no profile"),
+        (f"h100x{'9' * 5000}-8b", "there is no profile"),
+        ("h100x\N{FULLWIDTH DIGIT FOUR}-70b", "there is no profile"),
+        ("\N{ARABIC-INDIC DIGIT ONE}0ms", "there is no profile"),
         ("h100-70b", "no room on 1 of h100"),
         ("10ms+", "such as 10ms"),
         ("5us/row", "such as 10ms"),
