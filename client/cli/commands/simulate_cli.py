@@ -13,6 +13,9 @@ from outrider.client.cli.shared import flags
 from outrider.client.cli.shared.exits import ExitCode
 from outrider.client.cli.shared.printing import print_json, print_table, table_of
 
+EMULATED = "all figures are emulated: devices by their profiles, in virtual time"
+"""Said below each table."""
+
 
 def simulate(
     files: Annotated[
@@ -48,6 +51,7 @@ def simulate(
     finally:
         if table.row_count:
             print_table(table)
+            print(EMULATED)
     if not holds:
         raise typer.Exit(ExitCode.FAILURE)
 
@@ -84,5 +88,6 @@ def plan(
     for row in module.rows_of(request, made):
         table.add_row(*row)
     print_table(table)
+    print(EMULATED)
     for line in module.lines_of(request, made):
         print(line)

@@ -98,6 +98,9 @@ def test_the_command_names_the_best_way_and_where_it_pays(tmp_path: Path) -> Non
     assert made["best"]["drafter"] == "near"
     assert made["best"]["speed_up"] > 1.3
     assert made["loads"][0]["pays"]
+    done = CliRunner().invoke(app, ["plan", str(file), "--trials", "1"])
+    assert "near, 8 nodes" in done.stdout
+    assert "emulated" in done.stdout
 
 
 def test_where_nothing_has_a_price_the_fastest_is_best() -> None:

@@ -125,6 +125,7 @@ def test_the_command_tells_figures_and_ends_with_one_if_a_bound_does_not_hold(
     breaks.write_text(SMALL.replace("speed_up: 1.3", "speed_up: 20"))
     done = CliRunner().invoke(app, ["simulate", str(holds)])
     assert (done.exit_code, "holds" in done.stdout) == (0, True), done.output
+    assert "emulated" in done.stdout
     done = CliRunner().invoke(app, ["simulate", str(breaks), "--seconds", "0.3"])
     assert done.exit_code == 1
     assert "wanted 20" in done.stdout
