@@ -99,7 +99,7 @@ class SpeculatorTraining:
         ).to(target.device)
 
     def run(self) -> Reports:
-        """Both stages; each one's net is written and measured as soon as it is there. The first is not gone on with if the second one cannot be."""
+        """Those stages that are asked for; each one's net is written and measured as soon as it is there. The first is not gone on with if the second one cannot be."""
         fitting = self._fitting
         reports: Reports = {}
         held: dict[str, HeldOut] = {}
@@ -108,9 +108,8 @@ class SpeculatorTraining:
             filled = fitting.budget.decided(stage.filling)
             if filled is not None and filled.count == stage.cache.num_rows:
                 fitting.check(stage.part, stage.schedule, [stage.cache], self._fingerprint(stage))
-        for part in (TEXT, OWN):
-            if part in stages:
-                self._fit(stages[part])
+        for part, stage in stages.items():
+            self._fit(stage)
             fitting.budget.begin(MEASURING)
             if not is_first():
                 continue

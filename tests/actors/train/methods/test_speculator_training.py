@@ -130,7 +130,8 @@ def test_training_from_files_to_a_folder_that_loads(tiny_data: Path, tmp_path: P
     assert "arXiv 2404.19124" in (folder / "README.md").read_text()
     whole = weights_of(folder)
     assert run(options_of(tiny_data, tmp_path / "whole")).report == result.report
-    run(options_of(tiny_data, tmp_path / "parts", own_steps=0))
+    first = run(options_of(tiny_data, tmp_path / "parts", own_steps=0))
+    assert list(first.report["acceptance"]) == ["on text"], "a stage that is left out is not told"
     assert weights_of(tmp_path / "parts" / "mlp_speculator") != whole
     run(options_of(tiny_data, tmp_path / "parts"))
     assert weights_of(tmp_path / "parts" / "mlp_speculator") == whole
