@@ -10,6 +10,9 @@ from typing import Literal
 MAX_THREADS = 4096
 """More than any machine has cores."""
 
+MAX_SEED = 2**32 - 1
+"""Seeds of single steps are made of it, and have 64 bits."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTrainerOptions:
@@ -70,6 +73,12 @@ class TargetTrainerOptions:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
 
+    def _check_rates(self, *names: str) -> None:
+        """Refuses what is no learning rate."""
+        for name in names:
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}; give a number above 0")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRowsOptions(TargetTrainerOptions):
@@ -100,3 +109,6 @@ class TargetRowsOptions(TargetTrainerOptions):
         # Two arguments, as `slots` makes another class of this one.
         super(TargetRowsOptions, self).__post_init__()
         self._check_positive("text_rows", "own_rows")
+        self._check_rates("matrix_rate", "other_rate")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise ValueError(f"seed is {self.seed}; give 0 to {MAX_SEED}")

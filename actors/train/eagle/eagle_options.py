@@ -49,7 +49,7 @@ class EagleTrainingOptions(TargetRowsOptions):
     """Steps of the training."""
 
     reuse_steps: int = 300
-    """Steps of the training of that map."""
+    """Steps of the training of that map; 0 leaves it as it begins."""
 
     text_rows: int = 2304
     own_rows: int = 1536
@@ -63,6 +63,8 @@ class EagleTrainingOptions(TargetRowsOptions):
         self._check_positive(
             "num_steps", "taps", "num_heads", "num_key_heads", "steps", "places_per_row"
         )
+        if self.reuse_steps < 0:
+            raise ValueError(f"reuse_steps is {self.reuse_steps}; it must not be negative")
         if not 0.0 < self.decay <= 1.0:
             raise ValueError(f"decay is {self.decay}; it must be above 0 and at most 1")
         if not 2 <= self.prompt_length < self.row_length - self.num_steps - 1:

@@ -53,8 +53,13 @@ class SpeculatorOptions(TargetRowsOptions):
         # Two arguments, as `slots` makes another class of this one.
         super(SpeculatorOptions, self).__post_init__()
         self._check_positive("heads", "inner")
+        self._check_rates("own_rate")
         if not self.text_steps >= 0 <= self.own_steps:
             raise ValueError("text_steps and own_steps must not be negative")
+        if not self.text_steps + self.own_steps:
+            raise ValueError("text_steps and own_steps are 0, so that nothing is learnt")
+        if self.inputs == "eagle" and self.tables == "own":
+            raise ValueError("inputs is 'eagle', which needs tables: 'target'")
         if not 1 <= self.prompt_length < self.row_length - self.heads - 1:
             raise ValueError(
                 f"row_length is {self.row_length}; it must be above prompt_length {self.prompt_length} by more than {self.heads + 1}"

@@ -80,6 +80,40 @@ def test_key_heads_that_do_not_divide_the_heads(tmp_path: Path) -> None:
         EagleTrainingOptions(data=Path(), out=Path(), num_key_heads=0)
 
 
+@pytest.mark.parametrize("name", OF_ONE_TARGET)
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"matrix_rate": -1.0}, "matrix_rate is -1.0; give a number above 0"),
+        ({"matrix_rate": float("inf")}, "matrix_rate is inf"),
+        ({"other_rate": float("nan")}, "other_rate is nan"),
+        ({"seed": -1}, "seed is -1; give 0 to 4294967295"),
+        ({"seed": 2**32}, "seed is 4294967296"),
+    ],
+)
+def test_rates_and_seeds_that_are_none(name: str, given: dict[str, float], message: str) -> None:
+    """Else the first step would find out, when the target has read and written all rows."""
+    with pytest.raises(ValueError, match=message):
+        TRAINERS[name].options(data=Path(), out=Path(), **given)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("mlp_speculator", {"own_rate": -0.1}, "own_rate is -0.1; give a number above 0"),
+        ("mlp_speculator", {"text_steps": 0, "own_steps": 0}, "nothing is learnt"),
+        ("mlp_speculator", {"inputs": "eagle", "tables": "own"}, "needs tables: 'target'"),
+        ("eagle3", {"reuse_steps": -1}, "reuse_steps is -1; it must not be negative"),
+    ],
+)
+def test_options_of_a_method_that_cannot_be(
+    name: str, given: dict[str, object], message: str
+) -> None:
+    """Known from the options alone."""
+    with pytest.raises(ValueError, match=message):
+        TRAINERS[name].options(data=Path(), out=Path(), **given)
+
+
 @dataclass(frozen=True)
 class UnknownShape:
     """A target whose shape is known only when it is loaded, as of a hub."""
