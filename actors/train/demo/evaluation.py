@@ -62,7 +62,7 @@ def measure(materials: Materials, budget: Budget) -> TrainReport:
         order = np.random.default_rng(0).permutation(len(everything))
         long = pack_rows([everything[i] for i in order], LONG_LENGTH, limit)
         losses |= held_out_loss(target, {"long": long})
-    parts = _parts(budget, target)
+    parts = _parts(materials, budget, target)
     report = TrainReport(
         {"target": target.num_parameters()}
         | {name: model.num_parameters() for name, model in models.items()},
@@ -78,9 +78,11 @@ def measure(materials: Materials, budget: Budget) -> TrainReport:
     return report
 
 
-def _parts(budget: Budget, target: LlamaForCausalLM) -> dict[str, StepDecision]:
+def _parts(
+    materials: Materials, budget: Budget, target: LlamaForCausalLM
+) -> dict[str, StepDecision]:
     """What was decided on for what is there."""
-    names = {part: part for part in SHARES} | {WRITING: rollouts_name(target)}
+    names = {part: part for part in SHARES} | {WRITING: rollouts_name(materials, target)}
     found = {part: budget.decided(name) for part, name in names.items()}
     return {part: decision for part, decision in found.items() if decision is not None}
 

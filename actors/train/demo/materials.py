@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -12,7 +13,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from outrider.actors.train.demo.recipe import Recipe, build
 from outrider.actors.train.text.corpus import Document, load
-from outrider.actors.train.text.packing import Tokens, mix_stream
+from outrider.actors.train.text.packing import Tokens, mix_stream, texts_digest
 from outrider.actors.train.text.train_tokenizer import encode_documents, load_tokenizer
 from outrider.actors.train.training_errors import TrainError
 
@@ -49,6 +50,19 @@ class Materials:
 
     def stream(self, num_tokens: int, seed: int) -> Tokens:
         """Training text of all sources, mixed by their weights."""
+        return mix_stream(self._encoded(), self._weights, num_tokens, STREAM_SEED + seed)
+
+    @cached_property
+    def texts(self) -> str:
+        """Tells training texts apart, as the tokenizer writes them."""
+        return f"{texts_digest(self._encoded(), weights=self._weights):016x}"
+
+    @property
+    def _weights(self) -> dict[str, float]:
+        return {source.name: source.weight for source in self.recipe.sources}
+
+    def _encoded(self) -> dict[str, list[Tokens]]:
+        """What is trained on, of each source."""
         if self._tokens is None:
             tokenizer = self.tokenizer()
             with self.console.status("encoding the corpus"):
@@ -58,8 +72,7 @@ class Materials:
                 }
             sizes = ", ".join(f"{k} {sum(map(len, v)):,}" for k, v in self._tokens.items())
             self.console.print(f"tokens: {sizes}")
-        weights = {source.name: source.weight for source in self.recipe.sources}
-        return mix_stream(self._tokens, weights, num_tokens, STREAM_SEED + seed)
+        return self._tokens
 
     def build(self, stage: str, layers: int | None = None) -> LlamaForCausalLM:
         """A freshly initialised model, of the recipe's depth or another."""

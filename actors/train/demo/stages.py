@@ -174,7 +174,7 @@ class TrainingRun:
         saving = Saving(
             path=self._out / "progress" / f"{stage}.pt",
             fingerprint=f"{stage}{of} {shape} seed={schedule.seed} "
-            f"tokens={schedule.tokens_per_step} rows={schedule.row_length}",
+            f"tokens={schedule.tokens_per_step} rows={schedule.row_length} texts={self._materials.texts}",
             resume=self._resume,
             snapshot=(lambda _: save_model(self._out / stage, model, tokenizer))
             if is_whole

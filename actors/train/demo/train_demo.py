@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from pathlib import Path
@@ -53,7 +54,7 @@ def train_demo(
     unknown = [stage for stage in stages if stage not in STAGES]
     if unknown:
         raise TrainError(f"stages: unknown {', '.join(unknown)}; choose among {', '.join(STAGES)}")
-    if not steps_scale > 0:
+    if not 0.0 < steps_scale < math.inf:
         raise TrainError(f"steps_scale is {steps_scale}; give a number above 0")
     recipe = recipe or Recipe()
     check_minutes(minutes)

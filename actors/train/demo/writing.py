@@ -20,9 +20,9 @@ ROLLOUT_SEED = 7
 TEXT_SEED = 1
 
 
-def rollouts_name(target: LlamaForCausalLM) -> str:
-    """Folder of what a target with these weights has written."""
-    return f"rollouts-{weights_digest(target)}"
+def rollouts_name(materials: Materials, target: LlamaForCausalLM) -> str:
+    """Folder of what a target with these weights has written after beginnings of these texts."""
+    return f"rollouts-{weights_digest(target)}-{materials.texts}"
 
 
 def write_rollouts(
@@ -51,7 +51,7 @@ def write_rollouts(
     chunks = max(1, round(plan.chunks * min(1.0, scale)))
     most = num_batches(chunks * plan.rows, schedule) + chunks
     text = materials.stream(most * schedule.tokens_per_step, TEXT_SEED)
-    name = rollouts_name(target)
+    name = rollouts_name(materials, target)
     folder = materials.out / "progress" / name
     wanted, minutes = chunks * plan.rows, budget.minutes
     saved = budget.decided(name) if resume else None

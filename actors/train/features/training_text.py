@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +20,7 @@ from outrider.actors.train.text.corpus import (
     read_lines,
     read_records,
 )
-from outrider.actors.train.text.packing import mix_stream
+from outrider.actors.train.text.packing import mix_stream, texts_digest
 from outrider.actors.train.text.sources import SOURCES
 from outrider.actors.train.text.train_tokenizer import BEGIN, SPECIAL, encode_documents
 from outrider.actors.train.training_errors import DataError
@@ -162,15 +161,8 @@ class TextRows:
 
     @cached_property
     def digest(self) -> int:
-        """Of every token, and of what is held out: 63 bits."""
-        digest = hashlib.blake2b(digest_size=8)
-        for kind in (self._train, self._held):
-            for name, pieces in kind.items():
-                digest.update(f"{name}\0{self._weights[name]} {len(pieces)}\0".encode())
-                for piece in pieces:
-                    digest.update(f"{len(piece)} ".encode())
-                    digest.update(piece.astype(np.int32).tobytes())
-        return int.from_bytes(digest.digest(), "big") >> 1
+        """Of every token, and of what is held out, see `texts_digest`."""
+        return texts_digest(self._train, self._held, weights=self._weights)
 
     def train(self, num_rows: int, length: int, seed: int) -> Int32s:
         """Rows [num_rows, length], end to end from a mixture of the sources."""

@@ -55,8 +55,9 @@ def test_bad_arguments_are_refused_before_work(tiny_data: Path, tmp_path: Path) 
     out = tmp_path / "out"
     with pytest.raises(TrainError, match="stages: unknown x; choose among tokenizer"):
         train_demo(tiny_data, out, stages=("x",))
-    with pytest.raises(TrainError, match="steps_scale is 0"):
-        train_demo(tiny_data, out, steps_scale=0)
+    for scale in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(TrainError, match=f"steps_scale is {scale}; give a number above 0"):
+            train_demo(tiny_data, out, steps_scale=scale)
     with pytest.raises(TrainError, match="device is 'tpu'; choose auto, cpu or cuda"):
         train_demo(tiny_data, out, device="tpu")
     with pytest.raises(DataError, match="missing openstax"):

@@ -42,6 +42,26 @@ def test_target_can_be_trained_on(tiny_data: Path, tiny_recipe: Recipe, tmp_path
     assert len(list((tmp_path / "progress").glob("rollouts-*"))) == 2
 
 
+def test_other_texts_are_another_run(tiny_data: Path, tiny_recipe: Recipe, tmp_path: Path) -> None:
+    """In the same place, too; also where only the tokenizer was made again. A draft begun again learns from none of the old writing."""
+    stages = ("tokenizer", "target", "draft")
+    train_demo(tiny_data, tmp_path, device="cpu", recipe=tiny_recipe, stages=stages)
+    target = (tmp_path / "target" / "model.safetensors").read_bytes()
+    file = tiny_data / "prose.jsonl"
+    file.write_text(file.read_text().replace("follows", "precedes"))
+    message = r"target-shallow\.pt: saved by a run with settings .*texts=\w+, this one has .*texts="
+    with pytest.raises(ResumeError, match=message):
+        train_demo(tiny_data, tmp_path, device="cpu", recipe=tiny_recipe)
+    longer = with_steps(tiny_recipe, "target", 16)
+    afresh = {"device": "cpu", "recipe": longer, "resume": False}
+    train_demo(tiny_data, tmp_path, stages=("draft",), **afresh)  # type: ignore[arg-type]
+    assert len(list((tmp_path / "progress").glob("rollouts-*"))) == 2
+    train_demo(tiny_data, tmp_path, stages=("tokenizer",), **afresh)  # type: ignore[arg-type]
+    with pytest.raises(ResumeError, match=message):
+        train_demo(tiny_data, tmp_path, device="cpu", recipe=longer, stages=("target",))
+    assert (tmp_path / "target" / "model.safetensors").read_bytes() == target
+
+
 def test_same_seed_same_weights(tiny_data: Path, tiny_recipe: Recipe, tmp_path: Path) -> None:
     """The run is a function of data and recipe; the tokenizer too."""
     stages = ("tokenizer", "target")
