@@ -160,8 +160,8 @@ def _check_shape(options: TargetTrainerOptions, width: int, num_blocks: int) -> 
         raise TrainError(str(error)) from error
 
 
-def _source_of(name: str) -> ModelSource:
-    """Where a target is. Raises TrainError where it is none that can be learnt from, as far as that is known before it is loaded."""
+def _source_of(name: str, role: str = "target") -> ModelSource:
+    """Where a model is. Raises TrainError where it is none that can be learnt from, as far as that is known before it is loaded."""
     try:
         source = resolve_model(name)
         if source.is_tabular:
@@ -169,17 +169,22 @@ def _source_of(name: str) -> ModelSource:
         if source.is_local:
             check_speaks(name, "give the model that it drafts for")
     except (ValueError, OSError) as error:
-        raise TrainError(f"target {name!r}: {error}") from error
+        raise TrainError(f"{role} {name!r}: {error}") from error
     return source
 
 
-def load_target(name: str, device: torch.device) -> FrozenTarget:
+def load_target(name: str, device: torch.device, role: str = "target") -> FrozenTarget:
     """Reads a model and its tokenizer.
+
+    Args:
+        name: Folder or hub id, or demo:NAME.
+        device: Gets it.
+        role: What it is asked for as, for messages: a draft model is read likewise.
 
     Raises:
         TrainError: There is no such model, or it has no tokenizer.
     """
-    source = _source_of(name)
+    source = _source_of(name, role)
     try:
         # With `output_loading_info` the result is a pair, which transformers does not say.
         loaded = cast(
@@ -195,9 +200,9 @@ def load_target(name: str, device: torch.device) -> FrozenTarget:
             check_weights(model, missing, unexpected, settings=EngineSettings(model=name))
         tokenizer = AutoTokenizer.from_pretrained(source.location)
     except UNREADABLE as error:
-        raise TrainError(f"target {name!r}: {error}") from error
+        raise TrainError(f"{role} {name!r}: {error}") from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        raise TrainError(f"target {name!r}: {type(tokenizer).__name__} is no fast tokenizer")
+        raise TrainError(f"{role} {name!r}: {type(tokenizer).__name__} is no fast tokenizer")
     nn.Module.requires_grad_(model, False)
     model.train(False)
     folder = Path(source.location) if source.is_local else None

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.nn.functional as F
-from transformers import LlamaForCausalLM
+from numpy.typing import NDArray
+from transformers import LlamaForCausalLM, PreTrainedModel
 
 from outrider.actors.train.loop.budget import Clock
 from outrider.actors.train.loop.objective import logits_of
@@ -37,7 +38,7 @@ class Agreement:
     overlap: float
 
 
-def to_device(rows: Tokens, model: LlamaForCausalLM) -> torch.Tensor:
+def to_device(rows: NDArray[np.integer], model: PreTrainedModel) -> torch.Tensor:
     """Token rows as the model takes them: int64 on its device."""
     return torch.from_numpy(rows.astype(np.int64)).to(next(model.parameters()).device)
 

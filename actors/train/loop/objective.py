@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from transformers import LlamaForCausalLM
+from transformers import PreTrainedModel
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:
@@ -23,7 +23,7 @@ def mixed_precision(device: torch.device) -> Iterator[None]:
         yield
 
 
-def logits_of(model: LlamaForCausalLM, rows_BL: torch.Tensor) -> torch.Tensor:
+def logits_of(model: PreTrainedModel, rows_BL: torch.Tensor) -> torch.Tensor:
     """logits_BLV of every position, in the precision the model computed them in."""
     with mixed_precision(rows_BL.device):
         output = model(input_ids=rows_BL, use_cache=False)

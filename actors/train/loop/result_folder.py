@@ -10,8 +10,12 @@ from pathlib import Path
 from outrider.actors.train.training_errors import ResumeError, TrainError
 
 
-def check_folder(out: Path) -> None:
+def check_folder(out: Path, option: str = "out") -> None:
     """Refuses a place where there can be no folder. Leaves none: whatever is first written there makes it.
+
+    Args:
+        out: The place.
+        option: What names it, for messages.
 
     Raises:
         TrainError: It is a file or lies in one, its name is none, or nothing can be written there.
@@ -21,12 +25,12 @@ def check_folder(out: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         pass
     except OSError as error:
-        raise TrainError(f"out is {out}: {error.strerror}; give another folder") from error
+        raise TrainError(f"{option} is {out}: {error.strerror}; give another folder") from error
     nearest = next(one for one in (out, *out.absolute().parents) if os.path.lexists(one))
     if not nearest.is_dir():
         which = "which" if nearest == out else f"and {nearest}"
         raise TrainError(
-            f"out is {out}, {which} is a file; a folder is needed, which gets the result and the progress"
+            f"{option} is {out}, {which} is a file; a folder is needed, which gets the result and the progress"
         )
     try:
         # Rights alone do not tell: not those of root, nor where a file system holds no folders of ours.
@@ -34,7 +38,7 @@ def check_folder(out: Path) -> None:
             pass
     except OSError as error:
         raise TrainError(
-            f"out is {out}, and nothing can be written in {nearest} ({error.strerror}); give another folder"
+            f"{option} is {out}, and nothing can be written in {nearest} ({error.strerror}); give another folder"
         ) from error
 
 

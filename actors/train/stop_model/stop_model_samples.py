@@ -20,16 +20,16 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.stop_model import Float32s, row_features
 from outrider.actors.train.demo.rollout import continue_rows
+from outrider.actors.train.features.feature_cache import Int32s
+from outrider.actors.train.features.training_text import encode
 from outrider.actors.train.loop.evaluate import to_device
 from outrider.actors.train.loop.objective import logits_of
 from outrider.actors.train.text.corpus import CorpusSource
-from outrider.actors.train.text.packing import Tokens
-from outrider.actors.train.text.train_tokenizer import encode_documents
 from outrider.actors.train.training_errors import DataError
 
 WAYS = ("greedy", "coupled", "sampled")
@@ -61,33 +61,31 @@ def beginnings(
     *,
     count: int,
     length: int,
-) -> Tokens:
+) -> Int32s:
     """First tokens of training texts, about as many of each source. Shape (count, length).
 
     Raises:
         DataError: The texts are too few or too short.
     """
-    found: list[Tokens] = []
+    found: list[NDArray[np.integer]] = []
     each = -(-count // len(sources))
     for source in sources:
-        of_source: list[Tokens] = []
+        of_source: list[NDArray[np.integer]] = []
         for name in source.files:
             documents = list(islice(source.reader(data_dir / name), 4 * each))
             of_source.extend(
-                piece[:length]
-                for piece in encode_documents(tokenizer, documents)
-                if len(piece) >= length
+                piece[:length] for piece in encode(tokenizer, documents) if len(piece) >= length
             )
         found.extend(of_source[:each])
     if len(found) < count:
         raise DataError(
             f"{data_dir}: {len(found)} texts of at least {length} tokens, {count} are needed; ask for fewer texts"
         )
-    return np.stack(found[:count])
+    return np.stack(found[:count]).astype(np.int32)
 
 
 def write_texts(
-    target: LlamaForCausalLM, prompts_BL: Tokens, length: int, seed: int
+    target: PreTrainedModel, prompts_BL: Int32s, length: int, seed: int
 ) -> torch.Tensor:
     """Continuations by the target, at several temperatures. Shape (B, length)."""
     prompts = to_device(prompts_BL, target)
@@ -97,8 +95,8 @@ def write_texts(
 
 @torch.no_grad()
 def collect(
-    target: LlamaForCausalLM,
-    draft: LlamaForCausalLM,
+    target: PreTrainedModel,
+    draft: PreTrainedModel,
     rows_BL: torch.Tensor,
     *,
     prompt_length: int,

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from transformers import LlamaForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from outrider.actors.draft.stopping.stop_model_file import save_decision
-from outrider.actors.engine.load.fingerprint import model_fingerprint
 from outrider.actors.speculation.stop_model import NUM_FEATURES, NUM_HIDDEN, DecisionModel, Float32s
 from outrider.actors.train.demo.train_demo import choose_device
+from outrider.actors.train.features.frozen_target import FrozenTarget, load_target
+from outrider.actors.train.loop.result_folder import check_folder
 from outrider.actors.train.stop_model.stop_model_samples import (
     WAYS,
     Samples,
@@ -31,7 +31,6 @@ from outrider.actors.train.stop_model.stop_model_samples import (
 )
 from outrider.actors.train.text.corpus import CorpusSource, check
 from outrider.actors.train.text.sources import SOURCES
-from outrider.actors.train.text.train_tokenizer import load_tokenizer
 from outrider.actors.train.training_errors import TrainError
 
 EPOCHS = 10
@@ -109,7 +108,7 @@ def train_decision(
 
     Raises:
         DataError: A training file is missing, or texts are too few.
-        TrainError: An argument is out of range, a folder holds no model, or vocabularies differ.
+        TrainError: An argument is out of range, a folder holds no model or gets no file, or tokenizers or vocabularies differ.
     """
     if texts < 2 * HELD_OUT:
         raise TrainError(f"texts is {texts}; give at least {2 * HELD_OUT}")
@@ -121,25 +120,39 @@ def train_decision(
     check(data_dir, sources)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     on = choose_device(device)
-    prompts = beginnings(
-        data_dir, sources, load_tokenizer(target_dir), count=texts, length=prompt_length
-    )
-    target = _load(target_dir, on)
-    written = write_texts(target, prompts, length, SEED)
-    return [_train_one(folder, target, written, prompt_length) for folder in draft_dirs]
+    for folder in draft_dirs:
+        check_folder(folder, "draft")
+    target = load_target(str(target_dir.absolute()), on)
+    drafts = {folder: _draft(folder, target) for folder in draft_dirs}
+    prompts = beginnings(data_dir, sources, target.tokenizer, count=texts, length=prompt_length)
+    written = write_texts(target.model, prompts, length, SEED)
+    return [
+        _train_one(folder, draft, target, written, prompt_length)
+        for folder, draft in drafts.items()
+    ]
+
+
+def _draft(folder: Path, target: FrozenTarget) -> FrozenTarget:
+    """A draft model. Raises TrainError where it is none of this target's."""
+    draft = load_target(str(folder.absolute()), target.device, "draft")
+    if draft.tokenizer_fingerprint != target.tokenizer_fingerprint:
+        raise TrainError(f"{folder}: its tokenizer is not the target's")
+    if len(draft.head_VD) != len(target.head_VD):
+        raise TrainError(
+            f"{folder}: {len(draft.head_VD)} token ids, and the target has {len(target.head_VD)}"
+        )
+    return draft
 
 
 def _train_one(
     folder: Path,
-    target: LlamaForCausalLM,
+    draft: FrozenTarget,
+    target: FrozenTarget,
     written_BL: torch.Tensor,
     prompt_length: int,
 ) -> DecisionReport:
-    draft = _load(folder, written_BL.device)
-    sizes = draft.config.vocab_size, target.config.vocab_size
-    if sizes[0] != sizes[1]:
-        raise TrainError(f"{folder}: {sizes[0]} token ids, and the target has {sizes[1]}")
-    samples = join(list(collect(target, draft, written_BL, prompt_length=prompt_length, seed=SEED)))
+    models = target.model, draft.model
+    samples = join(list(collect(*models, written_BL, prompt_length=prompt_length, seed=SEED)))
     is_held_N = samples.texts_N % HELD_OUT == 0
     model = fit(samples, is_held_N)
     ways = {
@@ -149,7 +162,7 @@ def _train_one(
     file = save_decision(
         folder,
         model,
-        draft=model_fingerprint(draft, folder),
+        draft=draft.fingerprint,
         report={
             "samples": len(is_held_N),
             "held out": {way: vars(report) for way, report in ways.items()},
@@ -230,10 +243,3 @@ def _area(scores_N: Float32s, accepted_N: NDArray[np.bool_]) -> float:
     ranks_N[np.argsort(scores_N, kind="stable")] = np.arange(1, len(scores_N) + 1)
     over = float(ranks_N[accepted_N].sum()) - num_yes * (num_yes + 1) / 2
     return round(over / (num_yes * num_no), 3)
-
-
-def _load(folder: Path, device: torch.device) -> LlamaForCausalLM:
-    model: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    model.train(False)
-    model.requires_grad_(False)
-    return nn.Module.to(model, device)

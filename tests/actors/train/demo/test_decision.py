@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
+from outrider.actors import demo
 from outrider.actors.draft.stopping.stop_model_file import FILE_NAME, find_decision, read_decision
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.speculation.stop_model import NUM_FEATURES
 from outrider.actors.train.demo.recipe import Recipe
 from outrider.actors.train.demo.train_demo import train_demo
+from outrider.actors.train.stop_model import train_stop_model
 from outrider.actors.train.stop_model.stop_model_samples import WAYS, Samples
 from outrider.actors.train.stop_model.train_stop_model import fit, train_decision
+from outrider.actors.train.text.train_tokenizer import load_tokenizer, train_tokenizer
 from outrider.actors.train.training_errors import DataError, TrainError
 
 
@@ -75,6 +82,67 @@ def test_a_trained_pair_gets_its_model(
     engine = load_engine(EngineSettings(model=str(out / "draft"), num_slots=1, max_context=64))
     assert find_decision(out / "draft", engine.spec.fingerprint) is not None
     assert read_decision(out / "draft" / FILE_NAME)[1] == engine.spec.fingerprint
+
+
+def _folder(path: Path, kind: str = "llama", vocab_size: int = 4096) -> Path:
+    """A small model with the shipped tokenizer."""
+    torch.manual_seed(0)
+    config: Any = AutoConfig.for_model(
+        kind,
+        vocab_size=vocab_size,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+    )
+    made: Any = AutoModelForCausalLM
+    made.from_config(config).save_pretrained(path)
+    load_tokenizer(demo.path("target")).save_pretrained(path)
+    return path
+
+
+def test_models_of_any_family(tiny_data: Path, tiny_recipe: Recipe, tmp_path: Path) -> None:
+    """Each is read as what it is: as another it would be, without the weights that the other has no place for."""
+    target = _folder(tmp_path / "t")
+    draft = _folder(tmp_path / "d", "qwen3")
+    given = {"texts": 12, "length": 24, "prompt_length": 4, "sources": tiny_recipe.sources}
+    (report,) = train_decision(tiny_data, target, [draft], **given)  # type: ignore[arg-type]
+    engine = load_engine(EngineSettings(model=str(draft), num_slots=1, max_context=64))
+    assert read_decision(Path(report.file))[1] == engine.spec.fingerprint
+
+
+def test_models_that_are_no_pair(
+    tiny_data: Path, tiny_recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the target writes: a draft net, no weights, no tokenizer, another one, other ids, and a folder that gets no file."""
+    monkeypatch.setattr(train_stop_model, "write_texts", None)
+    target = _folder(tmp_path / "t")
+    wide = _folder(tmp_path / "w", vocab_size=4160)
+    other = _folder(tmp_path / "o")
+    train_tokenizer(["abc"], 262).save_pretrained(other)
+    bare = _folder(tmp_path / "b")
+    for file in bare.glob("tokenizer*"):
+        file.unlink()
+    broken = _folder(tmp_path / "x")
+    (broken / "model.safetensors").write_bytes(b"half")
+    for draft, message in (
+        (demo.path("eagle3"), "is a draft net of the method eagle3"),
+        (broken, "draft .*x'"),
+        (bare, "draft .*b'"),
+        (other, "its tokenizer is not the target's"),
+        (wide, "4160 token ids, and the target has 4096"),
+    ):
+        with pytest.raises(TrainError, match=message):
+            train_decision(tiny_data, target, [draft], sources=tiny_recipe.sources)
+
+    def refused(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", refused)
+    with pytest.raises(TrainError, match=r"draft is .*nothing can be written in .*Permission"):
+        train_decision(tiny_data, target, [target], sources=tiny_recipe.sources)
 
 
 def test_bad_arguments_are_refused_before_work(tiny_data: Path, tmp_path: Path) -> None:
