@@ -31,6 +31,9 @@ PARAGRAPHS = 8
 SUFFIXES = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz")
 """Ends of the names of files that are read."""
 
+GROUP = "texts"
+"""All files together: the same text may be in several."""
+
 Texts = dict[str, tuple[list[Document], list[Document]]]
 """Of each source, what is trained on and what is held out; either may be none."""
 
@@ -48,7 +51,9 @@ def sources_in(data: Path) -> list[CorpusSource]:
         top = data.parent if data.is_file() else data
         files = [data] if data.is_file() else sorted(p for p in data.rglob("*") if p.is_file())
         found = [
-            CorpusSource(file.relative_to(top).as_posix(), (str(file.absolute()),), 1.0, read_file)
+            CorpusSource(
+                file.relative_to(top).as_posix(), (str(file.absolute()),), 1.0, read_file, GROUP
+            )
             for file in files
             if file.name.endswith(SUFFIXES)
         ]
@@ -85,7 +90,8 @@ def read_file(path: Path) -> Iterator[Document]:
             if isinstance(messages, list):
                 turns = _turns(messages, f"{path}: record {number}")
                 if any(turn.content.strip() for turn in turns):
-                    yield Document(f"{path.name}/{number}", messages=turns)
+                    words = "\0".join(part for turn in turns for part in (turn.role, turn.content))
+                    yield Document(words, messages=turns, place=f"{path.name}/{number}")
             elif isinstance(text := record.get("text"), str):
                 if text.strip():
                     yield Document(text, text=text)
@@ -135,7 +141,9 @@ def encode(
             try:
                 text = str(tokenizer.apply_chat_template(messages, tokenize=False))
             except TemplateError as error:
-                raise DataError(f"{document.key}: the chat template refuses it: {error}") from error
+                raise DataError(
+                    f"{document.place}: the chat template refuses it: {error}"
+                ) from error
             ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         else:
             ids = tokenizer(text)["input_ids"]

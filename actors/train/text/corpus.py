@@ -25,11 +25,15 @@ class ChatTurn:
 
 @dataclass(frozen=True)
 class Document:
-    """A piece of training text: a conversation, or plain text when `messages` is empty."""
+    """A piece of training text: a conversation, or plain text when `messages` is empty.
+
+    By `key` it is held out, or not; `place`, if any, says in messages where it stands.
+    """
 
     key: str
     text: str = ""
     messages: tuple[ChatTurn, ...] = ()
+    place: str = ""
 
 
 Reader = Callable[[Path], Iterator[Document]]
@@ -40,13 +44,15 @@ class CorpusSource:
     """A named part of the corpus.
 
     `weight` is its share of the training tokens (shares are normalised over all sources);
-    `files` are paths relative to the data folder.
+    `files` are paths relative to the data folder. Sources of one `group` hold out the same keys, so
+    that a text which is in several of them is on one side; without one each chooses by its name.
     """
 
     name: str
     files: tuple[str, ...]
     weight: float
     reader: Reader
+    group: str = ""
 
 
 def is_held_out(source: str, key: str) -> bool:
@@ -75,7 +81,8 @@ def load(data_dir: Path, source: CorpusSource) -> tuple[list[Document], list[Doc
         path = data_dir / name
         before = len(train) + len(held)
         for document in source.reader(path):
-            (held if is_held_out(source.name, document.key) else train).append(document)
+            is_held = is_held_out(source.group or source.name, document.key)
+            (held if is_held else train).append(document)
         if len(train) + len(held) == before:
             raise DataError(f"{path}: no records in it; restore the file from its source")
     return train, held

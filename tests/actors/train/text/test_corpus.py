@@ -59,6 +59,22 @@ def test_a_folder_of_files_of_one_text_each(tmp_path: Path) -> None:
     )
 
 
+def test_what_stands_there_twice_is_on_one_side(tmp_path: Path) -> None:
+    """In one file or in several: a net that was measured on texts that it was trained on would look better than it is."""
+    plain = [{"text": f"Text {number}."} for number in range(300)]
+    turns = [[{"role": "user", "content": f"What is {number}?"}] for number in range(300)]
+    lines = [json.dumps(one) for one in (*plain, *({"messages": one} for one in turns))]
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text("\n".join(lines * 2))
+    texts, _ = read_texts(tmp_path)
+    trained, held = (
+        {(one.text, one.messages) for both in texts.values() for one in both[side]}
+        for side in (0, 1)
+    )
+    assert len({bool(text) for text, _ in held}) == 2, "some of either kind"
+    assert not trained & held
+
+
 def test_few_files_of_one_text_each_are_too_few(tmp_path: Path) -> None:
     """Nothing is held out of them, or nothing is left to train on."""
     for number in range(3):
