@@ -17,7 +17,7 @@ from outrider.actors.train.block.block_objective import Blocks, Objective, block
 from outrider.actors.train.block.block_training import BlockTraining
 from outrider.actors.train.block.dspark_options import DsparkTrainingOptions
 from outrider.actors.train.block.row_training import Reports
-from outrider.actors.train.features.drafter_card import DrafterCard, fits
+from outrider.actors.train.features.drafter_card import DrafterCard, command_of, fits
 from outrider.actors.train.features.training_rows import HeldOut
 
 LATE = (0, 1, 2, 4)
@@ -84,7 +84,7 @@ class DsparkTraining(BlockTraining[DsparkTrainingOptions]):
 {fits(config.target_fingerprint)}""",
             shape=f"""{config.num_layers} blocks of width {config.width} with {config.num_heads} heads over the states of layers {", ".join(map(str, config.taps))} (embedding 0), window
 {config.window}; {heads}{told}. Embedding and head are the target's, which are not stored.""",
-            training=f"""`outrider train dspark --data DIR --out DIR --rank {config.rank} --steps {options.steps} --text-rows {options.text_rows} --own-rows {options.own_rows} --minutes {options.minutes:g} --seed {options.seed}`:
+            training=f"""`{command_of("dspark", options)}`:
 at most {options.steps} steps of {options.rows_per_step} rows with {options.blocks_per_row} blocks each, by turns of text and of what the target wrote at temperatures 0.3 to 1.""",
             read=""" by token behind the newest one, each given that the tokens before were right; `tokens a pass` counts the
 target's own. `late`: so many tokens were written since the newest states.""",

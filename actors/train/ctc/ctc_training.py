@@ -20,7 +20,7 @@ from outrider.actors.train.block.row_training import Reports
 from outrider.actors.train.ctc.ctc_evaluation import string_acceptance
 from outrider.actors.train.ctc.ctc_objective import ctc_loss, prefix_loss
 from outrider.actors.train.ctc.ctc_options import CtcTrainingOptions
-from outrider.actors.train.features.drafter_card import DrafterCard, fits
+from outrider.actors.train.features.drafter_card import DrafterCard, command_of, fits
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.loop.depth_report import TREE
 
@@ -66,13 +66,11 @@ class CtcTraining(BlockTraining[CtcTrainingOptions]):
         config, options = self.config, self.options
         if options.loss == "cross_entropy":
             what = f"{config.block} tokens in one pass, a slot for each, trained by cross-entropy: DFlash (arXiv 2602.06036)"
-            given = ""
         else:
             what = (
                 f"{options.labels} tokens in {config.block} frames of one pass, which hold tokens, repeats and blanks and are collapsed: "
                 "CTC (Wen et al. 2024, arXiv 2412.00061)"
             )
-            given = f" --labels {options.labels}"
         return DrafterCard(
             title="CTC drafter",
             target=config.target,
@@ -80,8 +78,7 @@ class CtcTraining(BlockTraining[CtcTrainingOptions]):
 {fits(config.target_fingerprint)}""",
             shape=f"""Blocks of width {config.width}, {config.num_layers} of them, with {config.num_heads} heads and gated products of width {config.inner} over the states of layers
 {", ".join(map(str, config.taps))} (embedding 0), window {config.window}. Embedding and head are the target's, which are not stored.""",
-            training=f"""`outrider train ctc --loss {options.loss} --block {config.block}{given} --num-layers {config.num_layers} --inner {config.inner} --steps {options.steps}
---minutes {options.minutes:g} --seed {options.seed}`: at most so many steps of {options.rows_per_step} rows with {options.blocks_per_row} blocks each, by turns of text and of what the target wrote at temperatures
+            training=f"""`{command_of("ctc", options)}`: at most {options.steps} steps of {options.rows_per_step} rows with {options.blocks_per_row} blocks each, by turns of text and of what the target wrote at temperatures
 0.3 to 1.""",
             read=f""" by token behind the newest one, each given that the tokens before were right; `tokens a pass` counts the
 target's own, of a chain of the likeliest tokens and of a tree of the {TREE} likeliest nodes.""",

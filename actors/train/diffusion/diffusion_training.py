@@ -21,7 +21,7 @@ from outrider.actors.train.block.row_training import Reports, RowTraining
 from outrider.actors.train.diffusion.diffusion_evaluation import diffusion_acceptance
 from outrider.actors.train.diffusion.diffusion_objective import diffusion_loss
 from outrider.actors.train.diffusion.diffusion_options import DiffusionTrainingOptions
-from outrider.actors.train.features.drafter_card import DrafterCard
+from outrider.actors.train.features.drafter_card import DrafterCard, command_of
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.loop.depth_report import DepthReport, table
@@ -138,7 +138,7 @@ def _card(config: DiffusionConfig, options: DiffusionTrainingOptions, measured: 
         what=f"""Drafts {config.block} tokens at once by masked diffusion, from the text alone: a block-causal form of SpecDiff (Christopher et al. 2024, arXiv 2408.05636).
 It proposes; the target decides. It borrows the embedding and head of the target with the fingerprint `{config.target_fingerprint[:16]}`.""",
         shape=f"""{config.num_layers} layers of width {config.width} with {config.num_heads} heads ({config.num_key_heads} of keys), gated products of {config.inner}, window {config.window}.""",
-        training=f"""`outrider train diffusion --data DIR --out DIR --seed {options.seed} --minutes {options.minutes:g}`: at most {options.steps} steps of {options.rows_per_step} rows with
+        training=f"""`{command_of("diffusion", options)}`: at most {options.steps} steps of {options.rows_per_step} rows with
 {options.blocks_per_row} blocks each, by turns of text ({options.text_rows} rows) and of what the target wrote at temperatures 0.3 to 1 ({options.own_rows} rows).""",
         read=""" by token behind the newest one, each given that the tokens before were right; `tokens a pass` counts the
 target's own. A further step is `told` that many tokens, here those of the text.""",

@@ -21,7 +21,7 @@ from outrider.actors.draft.on_states.target_tables import digest_of
 from outrider.actors.train.eagle.eagle_evaluation import eagle_acceptance
 from outrider.actors.train.eagle.eagle_objective import eagle_loss, num_places, reuse_loss
 from outrider.actors.train.eagle.eagle_options import EagleTrainingOptions
-from outrider.actors.train.features.drafter_card import DrafterCard, fits
+from outrider.actors.train.features.drafter_card import DrafterCard, command_of, fits
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
@@ -245,7 +245,7 @@ def _card(config: EagleConfig, options: EagleTrainingOptions, measured: str) -> 
 {fits(config.target_fingerprint)}""",
         shape=f"""One layer of width {config.width} with {config.num_heads} heads ({config.num_key_heads} of keys) and a gated product of {config.inner}, over the states of layers {", ".join(map(str, config.taps))} (embedding 0),
 window {config.window}; {some} may be proposed; {head}.""",
-        training=f"""`outrider train eagle3 --steps {options.steps} --reuse-steps {options.reuse_steps} --minutes {options.minutes:g} --threads {options.threads} --seed {options.seed}`: steps of {options.rows_per_step} rows of {options.text_rows} + {options.own_rows}, {config.num_steps} tokens ahead each, by turns of text and of
+        training=f"""`{command_of("eagle3", options)}`: steps of {options.rows_per_step} rows of {options.text_rows} + {options.own_rows}, {config.num_steps} tokens ahead each, by turns of text and of
 what the target wrote at temperatures 0.3 to 1.{reuse}""",
         read=f""" by token behind the newest one, each given that the tokens before were right; `tokens a pass` counts the
 target's own. Tokens beyond the {config.num_steps}th are further than it was trained.""",

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, fields
+
+from outrider.actors.train.trainer_options import TargetTrainerOptions
+
+ALWAYS = ("minutes", "seed")
+"""Options that a command names, whatever they are."""
+
+NEVER = ("data", "out", "resume", "workers")
+"""Options that say where, and how it was gone about, and leave the weights as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +49,28 @@ class DrafterCard:
 
 **Limits.** What the target's card says of texts and licences holds for this too: it was trained on the same data, and on the target's writing.
 """
+
+
+def command_of(name: str, options: TargetTrainerOptions) -> str:
+    """The command that repeats a training: all that is otherwise than it would be by itself, and how long it might take.
+
+    Args:
+        name: Of the trainer.
+        options: Its options.
+    """
+    words = [f"outrider train {name} --data DIR --out DIR"]
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.name in NEVER or (value == field.default and field.name not in ALWAYS):
+            continue
+        named = field.metadata.get("flags", (f"--{field.name.replace('_', '-')}",))[0]
+        flag, _, other = named.partition("/")
+        if isinstance(value, bool):
+            words.append(flag if value else other or flag.replace("--", "--no-", 1))
+            continue
+        for one in value if isinstance(value, tuple) else (value,):
+            words.append(f"{flag} {shlex.quote(str(one))}")
+    return " ".join(words)
 
 
 def fits(fingerprint: str) -> str:

@@ -15,7 +15,7 @@ from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
 from outrider.actors.draft.heads.speculator_file import save_speculator
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
 from outrider.actors.draft.on_states.target_tables import digest_of
-from outrider.actors.train.features.drafter_card import DrafterCard, fits
+from outrider.actors.train.features.drafter_card import DrafterCard, command_of, fits
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
@@ -185,7 +185,7 @@ def _card(config: SpeculatorConfig, options: SpeculatorOptions, measured: str) -
         what=f"""Drafts for one target: heads that read its final hidden state and the tokens drafted so far (Wertheimer et al. 2024, arXiv 2404.19124).
 {fits(config.target_fingerprint)}""",
         shape=f"""{config.num_stages} heads, {"tied" if config.tied else "not tied"}, width {config.inner}; inputs: {options.inputs}; {TABLES[config.tables]}.""",
-        training=f"""`outrider train mlp_speculator --text-steps {options.text_steps} --own-steps {options.own_steps} --text-rows {options.text_rows} --own-rows {options.own_rows} --minutes {options.minutes:g} --seed {options.seed}`:
+        training=f"""`{command_of("mlp_speculator", options)}`:
 at most {options.text_steps} steps of {options.rows_per_step * options.row_length} tokens on text, then at most {options.own_steps} on what the target wrote at temperatures 0.3 to 1, at {options.own_rate:g} of the learning rate. Learnt: {LABELS[options.labels]}.""",
         read=" by depth, each given that the tokens before were right; `tokens a pass` counts the target's own.",
         measured=measured,

@@ -15,7 +15,7 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from outrider.actors.train.demo.inherit import inherit_embedding
-from outrider.actors.train.features.drafter_card import DrafterCard
+from outrider.actors.train.features.drafter_card import DrafterCard, command_of
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
@@ -114,9 +114,16 @@ class NestedTraining:
             pad_token_id=of_target.pad_token_id,
         )
         model = LlamaForCausalLM(config)
-        if isinstance(target.model, LlamaForCausalLM) and target.width >= options.width:
+        if self._inherits:
+            assert isinstance(target.model, LlamaForCausalLM), "asked there"
             inherit_embedding(model, target.model)
         return nn.Module.to(model, target.device)
+
+    @property
+    def _inherits(self) -> bool:
+        """Whether the target's embedding, projected, is what a draft begins with."""
+        target = self._target
+        return isinstance(target.model, LlamaForCausalLM) and target.width >= self._options.width
 
     def _fit(
         self,
@@ -171,6 +178,7 @@ class NestedTraining:
             options,
             num_parameters=nested.num_parameters(),
             steps=steps,
+            inherits=self._inherits,
             measured=exit_table(reports),
         )
         (options.out / FOLDER / "README.md").write_text(card, encoding="utf-8")
@@ -182,10 +190,15 @@ class NestedTraining:
         )
 
 
-def _card(options: NestedTrainingOptions, *, num_parameters: int, steps: int, measured: str) -> str:
-    exits = " ".join(f"--exits {layers}" for layers in options.exits)
-    flags = f"--minutes {options.minutes:g} {exits} --seed {options.seed}"
-    flags += " --separate" if options.separate else ""
+def _card(
+    options: NestedTrainingOptions,
+    *,
+    num_parameters: int,
+    steps: int,
+    inherits: bool,
+    measured: str,
+) -> str:
+    began = " The embedding began as the target's, projected." if inherits else ""
     return DrafterCard(
         title="Nested draft",
         target=options.target,
@@ -194,9 +207,9 @@ Kavehzadeh et al. 2024, arXiv 2407.01955. An ordinary `transformers` checkpoint 
 is read by `method: sorted` and by nobody else.""",
         shape=f"""{num_parameters / 1e6:.2f} M parameters: width {options.width}, {options.exits[-1]} layers, {options.num_heads} heads ({options.num_key_heads} of keys
 and values), intermediate {options.inner}. Tokenizer: the target's.""",
-        training=f"""`outrider train sorted --data DIR --out DIR {flags}`: {steps} steps of {options.rows_per_step} rows of {options.row_length} tokens,
+        training=f"""`{command_of("sorted", options)}`: {steps} steps of {options.rows_per_step} rows of {options.row_length} tokens,
 by turns of text and of what the target wrote at temperatures 0.3 to 1. Loss: the sum over exits of the divergence
-from the target's law. The embedding began as the target's, projected.""",
+from the target's law.{began}""",
         read=", teacher forced. `confidence c`: a position leaves at the first exit whose likeliest token has more than `c`.",
         measured=measured,
     ).render()

@@ -96,7 +96,10 @@ def test_training_from_files_to_a_folder_that_loads_in_both_ways(
     assert json.loads((tmp_path / "report.json").read_text()) == acceptance
     folder = tmp_path / "sorted"
     assert loading_method(str(folder)) == "sorted"
-    assert "2407.01955" in (folder / "README.md").read_text()
+    card = (folder / "README.md").read_text()
+    assert "2407.01955" in card
+    assert "--text-rows 8 --own-rows 8 --row-length 16" in card
+    assert "The embedding began as the target's" in card
     nested = load_nested(EngineSettings(model=str(folder), num_slots=1, max_context=32))
     assert nested.exits == (1, 3)
     plain = AutoModelForCausalLM.from_pretrained(folder)
