@@ -107,7 +107,7 @@ class FeatureCache:
         try:
             found: dict[str, Any] = json.loads(index.read_text(encoding="utf-8"))
             return found, int(found.pop("rows"))
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ResumeError(f"{index}: unreadable ({error}); delete the folder") from error
 
     def _map(self, mode: Literal["r", "r+", "w+"]) -> None:

@@ -101,10 +101,11 @@ def test_files_that_are_not_what_the_index_says(tmp_path: Path, name: str) -> No
         FeatureCache(tmp_path / "c", KEY, 5)
 
 
-def test_a_broken_index_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["{", "", "[]", "null", '{"rows": null}'])
+def test_a_broken_index_is_named(tmp_path: Path, content: str) -> None:
     """A file that is no index is refused, not overwritten."""
     (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "cache.json").write_text("{")
+    (tmp_path / "c" / "cache.json").write_text(content)
     with pytest.raises(ResumeError, match=r"cache.json: unreadable"):
         FeatureCache(tmp_path / "c", KEY, 5)
 
