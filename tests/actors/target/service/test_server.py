@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.protocol import Logits
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.engine.turn_taking import ComputeDevice
 from outrider.actors.exchange import candidates, commits
@@ -33,7 +35,10 @@ from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.target_worker import TargetWorker
 from outrider.v1 import sampling_pb2, target_pb2, target_pb2_grpc
 
-BOUND_S = 20.0
+BOUND_S = 60.0
+
+PASS_S = 0.1
+"""Of a pass that leaves time to look."""
 
 Call = grpc.aio.StreamStreamCall[target_pb2.SessionCommand, target_pb2.SessionEvent]
 Exchange = grpc.aio.StreamStreamCall[target_pb2.DrafterMessage, target_pb2.VerdictMessage]
@@ -65,6 +70,22 @@ async def stub(
     """A stub of it."""
     async with internal_channel(served[1]) as channel:
         yield target_pb2_grpc.TargetServiceStub(channel)
+
+
+@pytest.fixture
+def may_hurry(served: tuple[TargetServer, str], monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Until it is set passes take `PASS_S`: a text is not over before anyone has looked at it."""
+    worker, event = served[0].worker, threading.Event()
+    assert worker is not None
+    engine = worker.state.engine
+    forward = engine.forward
+
+    def slowed(batch: Any) -> Logits:
+        event.wait(PASS_S)
+        return forward(batch)
+
+    monkeypatch.setattr(engine, "forward", slowed)
+    return event
 
 
 def hello(
@@ -204,13 +225,14 @@ async def test_session_is_decoded(stub: target_pb2_grpc.TargetServiceAsyncStub) 
 
 
 async def test_a_round_over_many_sessions_is_one_message(
-    stub: target_pb2_grpc.TargetServiceAsyncStub,
+    stub: target_pb2_grpc.TargetServiceAsyncStub, may_hurry: threading.Event
 ) -> None:
     """What waits for a coordinator that does not read goes out together, in order, and all of it."""
     call = await sessions(stub)
     await call.write(open_session(1, 300))
     await call.write(open_session(2, 300))
     await wait_for_free(stub, 0)
+    may_hurry.set()
     await wait_for_free(stub, 2)
     tokens: dict[int, int] = {1: 0, 2: 0}
     epochs: dict[int, int] = {1: 0, 2: 0}
@@ -231,9 +253,9 @@ async def test_a_round_over_many_sessions_is_one_message(
 
 
 async def test_broken_coordinator_frees_its_sessions(
-    stub: target_pb2_grpc.TargetServiceAsyncStub,
+    stub: target_pb2_grpc.TargetServiceAsyncStub, may_hurry: threading.Event
 ) -> None:
-    """A coordinator that is gone leaves no slot taken."""
+    """A coordinator that is gone leaves no slot taken, though its text would go on for minutes."""
     call = await sessions(stub)
     await call.write(open_session(1, 4000))
     await wait_for_free(stub, 1)
