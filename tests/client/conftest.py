@@ -83,6 +83,9 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
     kill: Callable[[], None] = lambda: None
     """Ends the whole server at once, its streams in mid-air."""
 
+    _arriving: threading.Lock = field(default_factory=threading.Lock)
+    """Calls that arrive together are counted one after the other."""
+
     def output(self, seed: int, *, index: int = 0, max_tokens: int = 24) -> bytes:
         """The whole output for a seed."""
         text = STORY.encode()
@@ -94,12 +97,14 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
         request: generation_pb2.GenerateRequest,
         context: grpc.ServicerContext,
     ) -> Iterator[generation_pb2.GenerateResponse]:
-        self.requests.append(request)
+        with self._arriving:
+            self.requests.append(request)
+            number = len(self.requests)
         self.began.set()
         is_over = threading.Event()
         context.add_callback(lambda: None if is_over.is_set() else self.ended.set())
         try:
-            yield from self._events(request, context)
+            yield from self._events(request, context, number)
         except GeneratorExit:
             raise
         except BaseException:
@@ -112,8 +117,9 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
         self,
         request: generation_pb2.GenerateRequest,
         context: grpc.ServicerContext,
+        number: int,
     ) -> Iterator[generation_pb2.GenerateResponse]:
-        if self.stall_from is not None and len(self.requests) > self.stall_from:
+        if self.stall_from is not None and number > self.stall_from:
             while context.is_active() and not self.go_on.wait(0.02):
                 pass
             if not context.is_active():
