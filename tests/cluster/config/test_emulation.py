@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.cluster.front import Front, Serve
+from tests.cluster.served.coming import let_drafters_come
 
 from outrider.actors.draft.service.draft_server import DraftServer
 from outrider.actors.draft.state.draft_settings import DraftSettings
@@ -33,7 +34,7 @@ def engine(model: str, device: str) -> EngineSettings:
 
 
 @pytest.fixture
-async def front(serve: Serve) -> AsyncIterator[Front]:
+async def front(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Front]:
     """A target, a drafter and a coordinator on emulated devices."""
     target = TargetServer(
         TargetSettings(
@@ -56,6 +57,7 @@ async def front(serve: Serve) -> AsyncIterator[Front]:
         )
     )
     addresses = await target.start(), await drafter.start()
+    let_drafters_come(target, monkeypatch)
     made = await serve(
         codec=LawCodec(),
         targets=addresses[:1],

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.actors.draft.linear_head import spec_of
 from tests.cluster.front import Front, Serve
+from tests.cluster.served.coming import let_drafters_come
 
 from outrider.actors.draft.choice.drafter_registry import DRAFTERS
 from outrider.actors.draft.service import draft_server, feedback_receiver
@@ -44,6 +45,7 @@ class Served:
     def __init__(self, table: Path, spec: DrafterSpec, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(draft_server, "DRAFTERS", {**DRAFTERS, spec.name: spec})
         self._table = table
+        self._monkeypatch = monkeypatch
         settings = DraftSettings(name="head", incarnation=1, method=spec.name, num_slots=2)
         self.drafter = DraftServer(settings)
         self.target = self._new_target(1, "127.0.0.1:0")
@@ -82,6 +84,8 @@ class Served:
         front = await serve(codec=None, targets=(self.address,), drafters=drafters)
         try:
             await until(front, is_there or peers_ready)
+            if is_there is None:
+                let_drafters_come(self.target, self._monkeypatch)
             yield front
         finally:
             await self.drafter.stop(0.0)

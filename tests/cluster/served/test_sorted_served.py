@@ -12,6 +12,7 @@ import grpc
 import pytest
 from tests.actors.draft.methods.small_nested import save
 from tests.cluster.front import Front, Serve
+from tests.cluster.served.coming import let_drafters_come
 
 from outrider.actors.draft.service.draft_server import DraftServer
 from outrider.actors.draft.state.draft_settings import DraftSettings
@@ -34,7 +35,9 @@ def saved(folder: Path, layers: int, exits: tuple[int, ...] = ()) -> EngineSetti
 
 
 @pytest.fixture
-async def service(tmp_path: Path, serve: Serve) -> AsyncIterator[tuple[Front, DraftServer]]:
+async def service(
+    tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Front, DraftServer]]:
     """All of it. Targets wait for the drafter, so that trees take part in every round."""
     async with AsyncExitStack() as stack:
         addresses = {}
@@ -50,6 +53,7 @@ async def service(tmp_path: Path, serve: Serve) -> AsyncIterator[tuple[Front, Dr
                 )
             )
             addresses[name] = await target.start()
+            let_drafters_come(target, monkeypatch)
             stack.push_async_callback(target.stop, 0.0)
         drafter = DraftServer(
             DraftSettings(

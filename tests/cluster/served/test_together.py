@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.cluster.front import Front, Serve
+from tests.cluster.served.coming import let_drafters_come
 
 from outrider.actors.draft.service.draft_server import DraftServer
 from outrider.actors.draft.state.draft_settings import DraftSettings
@@ -75,8 +76,10 @@ def lockstep() -> bool:
 
 
 @pytest.fixture
-async def together(table: str, serve: Serve, lockstep: bool) -> AsyncIterator[Together]:
-    """A target, a drafter with the same table, and a coordinator."""
+async def together(
+    table: str, serve: Serve, lockstep: bool, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Together]:
+    """A target, a drafter with the same table, and a coordinator. In lockstep the drafter has a part in every text."""
     target = TargetServer(
         TargetSettings(
             name="target-0",
@@ -93,6 +96,8 @@ async def together(table: str, serve: Serve, lockstep: bool) -> AsyncIterator[To
     )
     made = Together(front, target, drafter)
     made.target_address = target_address
+    if lockstep:
+        let_drafters_come(target, monkeypatch)
     await ready(front, drafters=1)
     yield made
     await drafter.stop(0.0)
