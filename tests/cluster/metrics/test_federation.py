@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -77,9 +79,18 @@ async def test_counts_are_those_that_clients_are_told(scraped: Scraped) -> None:
     )
 
 
-async def test_tokens_of_one_message_count_one_by_one(scraped: Scraped) -> None:
+async def test_tokens_of_one_message_count_one_by_one(
+    scraped: Scraped, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As many latencies as tokens after the first message, whose time is another metric's."""
-    _, _, _ = await scraped.together.generate(request(1, max_tokens=TOKENS))
+    worker = scraped.together.target.worker
+    assert worker is not None
+    engine, has_come = worker.state.engine, threading.Event()
+    monkeypatch.setattr(engine, "forward", pausing(engine.forward, has_come))
+    stub = scraped.together.front.stub
+    async for message in stub.Generate(request(1, max_tokens=TOKENS), timeout=60.0):
+        if message.chunk.tokens:
+            has_come.set()
     page = await scraped.page()
 
     count = page.total("outrider:inter_token_latency_seconds_count")
@@ -88,6 +99,18 @@ async def test_tokens_of_one_message_count_one_by_one(scraped: Scraped) -> None:
     assert between == pytest.approx(
         page.total("outrider:request_decode_time_seconds_sum"), rel=0.5, abs=0.1
     )
+
+
+def pausing(forward: Callable[[Any], Logits], until: threading.Event) -> Callable[[Any], Logits]:
+    """Passes of which the second and later ones wait: the first one's tokens come in a message of their own."""
+    count = itertools.count()
+
+    def run(batch: Any) -> Logits:
+        if next(count):
+            until.wait(60.0)
+        return forward(batch)
+
+    return run
 
 
 async def test_running_sessions_count_as_well(
@@ -142,7 +165,7 @@ async def test_whoever_does_not_answer_is_down_and_costs_the_page_nothing_else(
     scraped: Scraped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody listens; somebody listens and says nothing; the process is being started again."""
-    monkeypatch.setattr(federation, "COLLECT_S", 0.3)
+    monkeypatch.setattr(federation, "COLLECT_S", 3.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         scraped.add("gone", Role.DRAFTER, "127.0.0.1:9")
         scraped.add("silent", Role.DRAFTER, f"127.0.0.1:{silent.getsockname()[1]}")

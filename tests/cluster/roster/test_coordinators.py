@@ -62,7 +62,12 @@ async def two(tmp_path: Path, serve: Serve) -> AsyncIterator[Two]:
             incarnation=1,
             model_name="table",
             engine=EngineSettings(
-                model=f"tabular:{file}", num_slots=NUM_SLOTS, max_context=1 << 16, num_threads=1
+                model=f"tabular:{file}",
+                # A text of `ENDLESS` tokens is not over before it is cancelled, however long that takes.
+                device="emulated:2ms",
+                num_slots=NUM_SLOTS,
+                max_context=1 << 16,
+                num_threads=1,
             ),
         )
     )
@@ -108,11 +113,15 @@ def request(seed: int, max_tokens: int, name: str = "") -> generation_pb2.Genera
     )
 
 
-async def text(front: Front, asked: generation_pb2.GenerateRequest) -> list[int]:
-    """The output of a request."""
+async def text(
+    front: Front, asked: generation_pb2.GenerateRequest, began: asyncio.Event | None = None
+) -> list[int]:
+    """The output of a request; sets the event when it has begun to come."""
     tokens: list[int] = []
-    async for message in front.stub.Generate(asked, timeout=60.0):
+    async for message in front.stub.Generate(asked, timeout=120.0):
         tokens.extend(token.id for token in message.chunk.tokens)
+        if tokens and began is not None:
+            began.set()
     return tokens
 
 
@@ -187,8 +196,10 @@ async def test_each_tells_of_the_whole(two: Two) -> None:
 
 async def test_a_request_is_aborted_through_any_of_them(two: Two) -> None:
     """A client behind a balancer does not know who runs it."""
-    task = asyncio.create_task(text(two.fronts[0], request(1, ENDLESS, name="mine")))
-    await two.until(0, running=1, waiting=0)
+    began = asyncio.Event()
+    task = asyncio.create_task(text(two.fronts[0], request(1, ENDLESS, name="mine"), began))
+    async with asyncio.timeout(30.0):
+        await began.wait()
     abort = generation_pb2.AbortRequest(request_id="mine")
     assert (await two.fronts[1].stub.Abort(abort, timeout=10.0)).was_running
     assert 0 < len(await task) < ENDLESS

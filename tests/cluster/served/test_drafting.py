@@ -327,6 +327,7 @@ async def test_sequences_of_a_request_share_a_drafter_that_reads_siblings(
         asked.sampling.n = 3
         for _ in range(8):
             await run(front, asked)
+        await until(lambda: sum(len(drafter.attached) for drafter in drafters) >= 24)
         groups = [{attach.group for attach in drafter.attached} for drafter in drafters]
         assert 0 not in groups[0] | groups[1]
         assert not groups[0] & groups[1]

@@ -207,11 +207,11 @@ async def test_cancelling_frees_the_slot(together: Together) -> None:
         call.cancel()
     async with asyncio.timeout(30.0):
         while True:
-            if await together.free_slots() == NUM_SLOTS:
+            status = await together.front.stub.GetStatus(generation_pb2.GetStatusRequest())
+            is_idle = status.running == status.waiting == 0
+            if is_idle and await together.free_slots() == NUM_SLOTS:
                 break
             await asyncio.sleep(0.02)
-    status = await together.front.stub.GetStatus(generation_pb2.GetStatusRequest())
-    assert status.running == status.waiting == 0
 
 
 async def test_the_target_comes_back_and_requests_go_on(together: Together, table: str) -> None:
@@ -241,8 +241,10 @@ async def test_the_target_comes_back_and_requests_go_on(together: Together, tabl
     assert restarting is not None
     together.target = await restarting
     assert ids == plain
-    metrics = await together.front.coordinator.metrics()
-    assert metrics.target_breaks == 1
+    async with asyncio.timeout(30.0):
+        while not (await together.front.coordinator.metrics()).target_breaks:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    assert (await together.front.coordinator.metrics()).target_breaks == 1
 
 
 async def test_a_worker_that_fails_is_replaced_and_requests_go_on(

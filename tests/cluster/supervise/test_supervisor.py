@@ -92,8 +92,12 @@ async def test_watchers_see_the_actor_go_and_come_back(running: Running) -> None
     watching = asyncio.create_task(
         rosters(address, running.host.starts[0].identity.credentials, found)
     )
-    await until(lambda: len(found) == 1)
+    await until(lambda: bool(found) and len(found[-1].members) == 3)
+    # Its next start waits until its end was told: what changes together may be told together.
+    may_load = running.host.slow["d"] = asyncio.Event()
     await running.host.of("d")[0].die()
+    await until(lambda: len(found[-1].members) == 2)
+    may_load.set()
     await until(lambda: running.status("d").restarts == 1 and len(found[-1].members) == 3)
     watching.cancel()
 
