@@ -282,8 +282,10 @@ async def test_draining_lets_running_requests_finish(serve: Serve, target: Scrip
             if target.running:
                 break
             await asyncio.sleep(0.01)
-    stopping = asyncio.ensure_future(front.coordinator.stop(10.0))
-    await asyncio.sleep(0.05)
+    stopping = asyncio.ensure_future(front.coordinator.stop(60.0))
+    async with asyncio.timeout(30.0):
+        while await listens(front.address):  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.01)
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await count(front, ask())
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -294,6 +296,17 @@ async def test_draining_lets_running_requests_finish(serve: Serve, target: Scrip
     async with asyncio.timeout(30.0):
         await successor.channel.channel_ready()
     await healthy(successor, SERVING)
+
+
+async def listens(address: str) -> bool:
+    """Whether anybody does."""
+    host, _, port = address.rpartition(":")
+    try:
+        _, writer = await asyncio.open_connection(host, int(port))
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 async def test_stopping_cancels_what_outlasts_the_grace(

@@ -399,7 +399,7 @@ async def test_leaving_closes_the_session(start: Start, target: ScriptedTarget, 
     target.script.token = held_from(target, 6, letters=expected(60))
     channel = grpc.aio.insecure_channel(front.address)
     stub = type(front.stub)(channel)
-    call = stub.Generate(ask(max_tokens=60), timeout=2.0 if way == "deadline" else 30.0)
+    call = stub.Generate(ask(max_tokens=60), timeout=5.0 if way == "deadline" else 60.0)
     # The admission and some text: all that waits for a writer comes in one message, so there may be no more of them.
     await until_read(call, 2)
     match way:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
@@ -14,8 +15,10 @@ from tests.cluster.front import Serve
 from tests.cluster.scripted import Script, ScriptedDrafter, ScriptedTarget
 from tests.cluster.served.test_together import Together, lockstep, ready, request, table, together
 
+from outrider.actors.engine.protocol import Logits
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.client.async_client import AsyncClient
+from outrider.client.async_trace import AsyncRunningTrace
 from outrider.client.connection.errors import InvalidRequest, NotFound, OutriderError, Overloaded
 from outrider.client.timeline.summary import summarise
 from outrider.client.timeline.timeline_model import DRAFTING, NETWORK, REQUESTS, WORK, Timeline
@@ -47,6 +50,13 @@ async def traced(
             asked.append(together.generate(named("somebody-elses")))
         await asyncio.gather(*asked)
         return await trace.result()
+
+
+async def came(trace: AsyncRunningTrace) -> None:
+    """Waits until the client has the records of a text that is over."""
+    async with asyncio.timeout(60.0):
+        while summarise(trace._reception.timeline()).rounds.committed < TOKENS:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("lockstep", [True])
@@ -129,6 +139,7 @@ async def test_the_trace_tells_what_the_completion_tells(
     assert accepted > 0
 
 
+@pytest.mark.parametrize("lockstep", [True])
 async def test_the_whole_service_for_a_time(together: Together) -> None:
     """Every moment of every worker has a cause; names of requests are shortened, for they are the right to abort."""
     async with AsyncClient(together.front.address) as client:
@@ -151,14 +162,28 @@ async def test_the_whole_service_for_a_time(together: Together) -> None:
     assert {WORK, DRAFTING} <= {one.track for one in timeline.slices}
 
 
-async def test_a_request_that_runs_already(together: Together) -> None:
+async def test_a_request_that_runs_already(
+    together: Together, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A trace may begin in the middle: it knows the session, and what the workers are doing."""
+    worker, may_hurry = together.target.worker, threading.Event()
+    assert worker is not None
+    forward = worker.state.engine.forward
+
+    def slowed(batch: Any) -> Logits:
+        may_hurry.wait(0.1)
+        return forward(batch)
+
+    monkeypatch.setattr(worker.state.engine, "forward", slowed)
     async with AsyncClient(together.front.address) as client:
         running = asyncio.ensure_future(together.generate(named("long", max_tokens=450)))
         async with asyncio.timeout(20.0):
             while (await client.status()).running == 0:  # noqa: ASYNC110 - has no event
                 await asyncio.sleep(0.01)
-        timeline = await client.trace(request_id="long", seconds=30.0)
+        trace = client.start_trace(request_id="long", seconds=60.0)
+        await trace.wait_started()
+        may_hurry.set()
+        timeline = await trace.result()
         await running
     summary = summarise(timeline)
     assert timeline.ended == "request"
@@ -259,10 +284,10 @@ async def test_nobody_records_after_the_end(
 async def test_a_target_that_dies_does_not_hold_the_trace(together: Together) -> None:
     """What it had told is kept, it is named as gone, and the trace ends in time."""
     async with AsyncClient(together.front.address) as client:
-        trace = client.start_trace(seconds=2.0)
+        trace = client.start_trace(seconds=5.0)
         await trace.wait_started()
         await together.generate(named("mine"))
-        await asyncio.sleep(0.3)
+        await came(trace)
         await together.target.stop(0.0)
         async with asyncio.timeout(20.0):
             timeline = await trace.result()
@@ -336,7 +361,7 @@ async def test_the_coordinator_that_dies_leaves_what_came(together: Together) ->
         trace = client.start_trace(seconds=60.0)
         await trace.wait_started()
         await together.generate(named("mine"))
-        await asyncio.sleep(0.3)
+        await came(trace)
         await together.front.coordinator.stop(0.0)
         async with asyncio.timeout(20.0):
             timeline = await trace.result()
