@@ -12,10 +12,12 @@ import pytest
 from outrider.client import (
     Admission,
     AsyncClient,
+    AsyncGenerationStream,
     Cancelled,
     Client,
     Completion,
     DeadlineExceeded,
+    Event,
     Health,
     InvalidRequest,
     ModelExchanged,
@@ -34,7 +36,18 @@ QUICK = RetryPolicy(initial_backoff_s=0.01, max_backoff_s=0.05)
 
 async def wait_ended(fake: FakeService) -> bool:
     """True once the service has seen its call cancelled."""
-    return await asyncio.to_thread(fake.ended.wait, 5)
+    return await asyncio.to_thread(fake.ended.wait, 60)
+
+
+async def waits(stream: AsyncGenerationStream) -> asyncio.Future[Event]:
+    """A task that waits for an event: what comes before the service stalls, after six tokens, has been read."""
+    num_tokens = 0
+    while num_tokens < 6:
+        event = await anext(stream)
+        num_tokens += len(event.tokens) if isinstance(event, TextChunk) else 0
+    waiting = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    return waiting
 
 
 async def test_events_come_in_order_and_once(fake: FakeService) -> None:
@@ -83,7 +96,7 @@ async def test_cancelled_task_cancels_the_call(fake: FakeService) -> None:
     fake.stall_after = 6
     async with AsyncClient(fake.address) as client:
         task = asyncio.create_task(client.generate("hello"))
-        assert await asyncio.to_thread(fake.began.wait, 5)
+        assert await asyncio.to_thread(fake.began.wait, 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -95,11 +108,10 @@ async def test_cancel_from_another_task(fake: FakeService) -> None:
     fake.stall_after = 6
     async with AsyncClient(fake.address) as client:
         stream = client.stream("hello")
-        await anext(stream)
-        asyncio.get_running_loop().call_later(0.1, stream.cancel)
+        waiting = await waits(stream)
+        stream.cancel()
         with pytest.raises(Cancelled):
-            async for _ in stream:
-                pass
+            await waiting
         assert await wait_ended(fake)
     assert len(fake.requests) == 1
 
@@ -108,16 +120,10 @@ async def test_closing_the_client_cancels(fake: FakeService) -> None:
     """A task that waits for an event of a client that is closed gets Cancelled, and is not itself cancelled."""
     fake.stall_after = 6
     client = AsyncClient(fake.address)
-    stream = client.stream("hello")
-    await anext(stream)
-    asyncio.get_running_loop().call_later(
-        0.1, lambda: closing.append(asyncio.create_task(client.close()))
-    )
-    closing: list[asyncio.Task[None]] = []
+    waiting = await waits(client.stream("hello"))
+    await client.close()
     with pytest.raises(Cancelled):
-        async for _ in stream:
-            pass
-    await asyncio.gather(*closing)
+        await waiting
     assert await wait_ended(fake)
 
 
@@ -127,7 +133,7 @@ async def test_closing_the_client_ends_short_calls(mute_port: str) -> None:
     asked = asyncio.create_task(client.status())
     await asyncio.sleep(0.1)
     await client.close()
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         with pytest.raises(Cancelled):
             await asked
 
@@ -165,10 +171,10 @@ async def test_service_dies_amid_a_stream(make_fake: MakeFake) -> None:
     one.stall_after = 9
     async with AsyncClient([one.address, two.address], retry=QUICK) as client:
         task = asyncio.create_task(client.generate("hello", sampling=SamplingOptions(seed=5)))
-        assert await asyncio.to_thread(one.began.wait, 5)
+        assert await asyncio.to_thread(one.began.wait, 60)
         await asyncio.sleep(0.1)
         await asyncio.to_thread(one.kill)
-        result = await asyncio.wait_for(task, 20)
+        result = await asyncio.wait_for(task, 60)
     assert one.output(5) == bytes(token.id for token in result.tokens)
     assert len(two.requests) == 1
 
