@@ -11,7 +11,27 @@ from tests.cluster.front import Front, Serve
 from tests.cluster.scripted import ByteCodec, Script, ScriptedTarget
 
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
+from outrider.cluster.gateway import other_coordinators, reports
 from outrider.cluster.gateway.coordinator import Coordinator
+from outrider.cluster.metrics import federation
+from outrider.cluster.tracing import running_trace, trace_source
+
+PATIENCE_S = 30.0
+"""For answers of actors that are there."""
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds that a busy machine keeps. In a service whoever is late is told as not ready, or its records are left out."""
+    for module, bound in (
+        (reports, "STATUS_S"),
+        (other_coordinators, "ANSWER_S"),
+        (federation, "COLLECT_S"),
+        (running_trace, "START_S"),
+        (running_trace, "END_S"),
+        (trace_source, "LAST_S"),
+    ):
+        monkeypatch.setattr(module, bound, PATIENCE_S)
 
 
 @pytest.fixture
