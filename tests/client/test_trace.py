@@ -55,7 +55,7 @@ def test_a_stream_that_breaks_keeps_what_came(fake: FakeService) -> None:
     with Client(fake.address) as client:
         trace = client.start_trace(seconds=100.0)
         whole = sum(len(response.records.spans) for response in fake.trace_responses)
-        deadline = time.monotonic() + 20.0
+        deadline = time.monotonic() + 60.0
         while trace.num_records < whole and time.monotonic() < deadline:
             time.sleep(0.01)
         fake.kill()

@@ -49,7 +49,7 @@ class Output:
 async def generate(front: Front, request: generation_pb2.GenerateRequest) -> Output:
     """Runs a request to its end."""
     output = Output()
-    async for message in front.stub.Generate(request, timeout=10.0):
+    async for message in front.stub.Generate(request, timeout=60.0):
         output.take(message)
     return output
 
@@ -69,7 +69,7 @@ def expected(num_tokens: int, seed: int = 3) -> str:
 
 async def ready(front: Front) -> None:
     """Waits until the service accepts requests."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             if status.accepting:
@@ -79,7 +79,7 @@ async def ready(front: Front) -> None:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Waits for something to come true."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             if condition():
                 return
@@ -89,7 +89,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def refusal(front: Front, request: Any) -> grpc.aio.AioRpcError:
     """How a request is refused."""
     with pytest.raises(grpc.aio.AioRpcError) as failed:
-        async for _ in front.stub.Generate(request, timeout=10.0):
+        async for _ in front.stub.Generate(request, timeout=60.0):
             pass
     return failed.value
 

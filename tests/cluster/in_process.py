@@ -152,7 +152,7 @@ def crashes(times: int) -> list[Exception]:
     return [ActorCrashed("out of memory") for _ in range(times)]
 
 
-async def until(condition: Callable[[], bool], *, timeout_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], *, timeout_s: float = 60.0) -> None:
     """Waits until something is so.
 
     Raises:

@@ -16,7 +16,7 @@ from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.rpc.grpc_server import bind, internal_server
 from outrider.v1 import target_pb2, target_pb2_grpc, tree_pb2
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 """Bound on every wait of the tests."""
 
 

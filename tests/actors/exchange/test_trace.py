@@ -95,7 +95,7 @@ def test_two_threads_lose_nothing_that_fits() -> None:
     while any(thread.is_alive() for thread in threads):
         taken += len(tap.take(100))
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     taken += len(tap.take(100_000))
     assert (taken, tap.num_lost) == (10_000, 0)
 

@@ -10,7 +10,7 @@ from outrider.actors.tracing.recorder import Recorder
 from outrider.actors.tracing.trace_stream import Context, serve_trace
 from outrider.v1 import target_pb2, trace_pb2
 
-BOUND_S = 20.0
+BOUND_S = 60.0
 
 
 class OneAtATime:

@@ -62,7 +62,7 @@ async def supervisor() -> AsyncIterator[tuple[ScriptedSupervisor, str]]:
 
 async def until_renewed(scripted: ScriptedSupervisor, times: int) -> None:
     """Waits for so many renewals."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while scripted.renewals < times:  # noqa: ASYNC110 - a counter is what is waited for
             await asyncio.sleep(0.005)
 
@@ -114,7 +114,7 @@ async def test_replaced_member_learns_that_it_is_fenced(
     await membership.join()
     scripted.is_fenced, scripted.script = True, [False]
 
-    await asyncio.wait_for(membership.fenced(), 10)
+    await asyncio.wait_for(membership.fenced(), 60)
     await membership.leave()
 
 

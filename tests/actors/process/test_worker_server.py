@@ -29,7 +29,7 @@ class Worker:
         """Works."""
         self.ran_on = threading.get_ident()
         self._emit("runs")
-        assert self.end.wait(30)
+        assert self.end.wait(60)
         if self.fails:
             raise ArithmeticError("overflow")
 
@@ -51,7 +51,7 @@ class Server(WorkerServer[Worker, str]):
         self.error: Exception | None = None
 
     def _load(self) -> Worker:
-        assert self.may_load.wait(30)
+        assert self.may_load.wait(60)
         if self.error is not None:
             raise self.error
         self.made = Worker(self._emit)
@@ -74,7 +74,7 @@ def threads() -> list[str]:
 
 async def until(condition: Any) -> None:
     """Waits for something to come true."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             if condition():
                 return
@@ -149,7 +149,7 @@ async def test_a_worker_that_fails_is_seen() -> None:
     await until(lambda: server.ended)
     assert server.ended == ["the worker of 'w' failed: ArithmeticError('overflow')"]
     assert await health(address) == health_pb2.HealthCheckResponse.NOT_SERVING
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         assert await server.failed() == server.ended[0]
     await server.stop()
 
@@ -163,6 +163,6 @@ async def test_a_report_that_cannot_be_delivered_is_a_failure() -> None:
 
     server = Losing()
     await server.start()
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         assert "was lost" in await server.failed()
     await server.stop()

@@ -31,7 +31,7 @@ from outrider.v1 import (
 )
 
 CREDENTIALS = Credentials.fresh()
-BOUND_S = 20.0
+BOUND_S = 60.0
 FAILED_WRITE = "Internal error from Core"
 """What grpc.aio says of a call that ended while its client wrote."""
 METHODS: dict[str, MethodDescriptor] = {

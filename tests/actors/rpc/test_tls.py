@@ -16,7 +16,7 @@ from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import bind, internal_channel, internal_server
 from outrider.actors.rpc.tls import TlsFiles, UnfitTls, check
 
-BOUND_S = 20.0
+BOUND_S = 60.0
 
 
 def files(pair: Pair, authority: Authority, name: str = "outrider.internal") -> TlsFiles:

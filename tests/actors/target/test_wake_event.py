@@ -6,7 +6,7 @@ import threading
 
 from outrider.actors.target.target_worker import WakeEvent
 
-BOUND_S = 10.0
+BOUND_S = 60.0
 SHORT_S = 0.01
 
 

@@ -100,7 +100,7 @@ class Running:
         request = cluster_pb2.ApplyRequest(config_json=json.dumps({**CONFIG, **sections}))
         async with internal_channel(address, credentials) as channel:
             stub = cluster_pb2_grpc.ClusterServiceStub(channel)
-            async with asyncio.timeout(20.0):
+            async with asyncio.timeout(60.0):
                 async for _ in stub.Apply(request):
                     pass
 

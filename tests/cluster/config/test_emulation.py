@@ -64,7 +64,7 @@ async def front(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         drafters=(("draft", addresses[1]),),
         emulated="2ms+10us, 200us+1us",
     )
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while not await _is_ready(made):  # noqa: ASYNC110 - nothing tells when it is
             await asyncio.sleep(0.02)
     yield made
@@ -87,7 +87,7 @@ async def generate(front: Front, seed: int, *, enabled: bool) -> tuple[str, Any,
         speculation=sampling_pb2.SpeculationOptions(enabled=enabled),
     )
     text, admission, completion = "", None, None
-    async for message in front.stub.Generate(request, timeout=30.0):
+    async for message in front.stub.Generate(request, timeout=60.0):
         text += message.chunk.text
         if message.HasField("admission"):
             admission = message.admission

@@ -48,7 +48,7 @@ def roster_of(members: Iterable[Member], *absent: Absent) -> Roster:
 async def healthy(front: Front, status: int) -> None:
     """Waits until the service has this health."""
     stub: Any = health_pb2_grpc.HealthStub(front.channel)
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             answer = await stub.Check(health_pb2.HealthCheckRequest(service=SERVICE))
             if answer.status == status:
@@ -66,7 +66,7 @@ def ask(max_tokens: int = 8) -> generation_pb2.GenerateRequest:
 async def count(front: Front, request: generation_pb2.GenerateRequest) -> int:
     """Number of output tokens."""
     tokens = 0
-    async for message in front.stub.Generate(request, timeout=10.0):
+    async for message in front.stub.Generate(request, timeout=60.0):
         tokens += len(message.chunk.tokens)
     return tokens
 
@@ -107,7 +107,7 @@ async def test_the_roster_brings_and_takes_actors(serve: Serve, target: Scripted
 
 async def ready(front: Front, drafter: str, is_ready: bool) -> None:
     """Waits until a drafter is listed as ready or not."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             (model,) = (await front.stub.ListModels(generation_pb2.ListModelsRequest())).models
             if {one.name: one.ready for one in model.drafters}.get(drafter) is is_ready:
@@ -252,7 +252,7 @@ async def test_a_target_of_another_model_is_not_used(serve: Serve, target: Scrip
     front = await serve(targets=(other.address, target.address), model_name="scripted")
     await healthy(front, SERVING)
     problem = ""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while "holds 'other', this coordinator serves 'scripted'" not in problem:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             (problem,) = (one.problem for one in status.actors if one.address == other.address)
@@ -277,13 +277,13 @@ async def test_draining_lets_running_requests_finish(serve: Serve, target: Scrip
     front = await serve(targets=(target.address,))
     await healthy(front, SERVING)
     running = asyncio.ensure_future(count(front, ask(20)))
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             if target.running:
                 break
             await asyncio.sleep(0.01)
     stopping = asyncio.ensure_future(front.coordinator.stop(60.0))
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while await listens(front.address):  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0.01)
     with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -293,7 +293,7 @@ async def test_draining_lets_running_requests_finish(serve: Serve, target: Scrip
     target.script.hold.set()
     assert await running == 20
     await stopping
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         await successor.channel.channel_ready()
     await healthy(successor, SERVING)
 
@@ -317,7 +317,7 @@ async def test_stopping_cancels_what_outlasts_the_grace(
     front = await serve(targets=(target.address,))
     await healthy(front, SERVING)
     running = asyncio.ensure_future(count(front, ask(20)))
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             if target.running:
                 break
@@ -325,7 +325,7 @@ async def test_stopping_cancels_what_outlasts_the_grace(
     await front.coordinator.stop(0.05)
     with pytest.raises(grpc.aio.AioRpcError):
         await running
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             if not target.running:
                 return

@@ -150,7 +150,7 @@ async def test_targets_of_two_models_are_not_used_side_by_side(
     both = await serve(targets=(old.address, new.address))
     await ready(both)
     targets: list[generation_pb2.ActorStatus] = []
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while not any("in another form" in one.problem for one in targets):
             status = await both.stub.GetStatus(generation_pb2.GetStatusRequest())
             targets = [one for one in status.actors if one.role == "target"]

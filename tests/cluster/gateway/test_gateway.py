@@ -136,7 +136,7 @@ async def test_characters_are_never_split(start: Start, target: ScriptedTarget) 
     target.script.token = lambda prompt, seed, at: data[at]
     front = await start()
     texts = []
-    async for message in front.stub.Generate(ask(max_tokens=len(data)), timeout=10.0):
+    async for message in front.stub.Generate(ask(max_tokens=len(data)), timeout=60.0):
         texts.append(message.chunk.text)
     assert "".join(texts) == "日本語🙂é"
     assert all("\ufffd" not in text for text in texts)
@@ -164,7 +164,7 @@ async def test_provenance_reaches_the_client(start: Start, target: ScriptedTarge
     front = await start(drafters=(("d0", "127.0.0.1:1"), ("d1", "127.0.0.1:2")))
     tokens: list[generation_pb2.Token] = []
     drafters: list[str] = []
-    async for message in front.stub.Generate(ask(max_tokens=6), timeout=10.0):
+    async for message in front.stub.Generate(ask(max_tokens=6), timeout=60.0):
         drafters += message.admission.drafters
         tokens += message.chunk.tokens
     assert drafters == ["d0", "d1"]
@@ -204,7 +204,7 @@ async def test_a_client_that_does_not_read_holds_nobody_back(
 async def _tokens(
     front: Front, request: generation_pb2.GenerateRequest
 ) -> AsyncIterator[generation_pb2.Token]:
-    async for message in front.stub.Generate(request, timeout=10.0):
+    async for message in front.stub.Generate(request, timeout=60.0):
         for token in message.chunk.tokens:
             yield token
 
@@ -282,7 +282,7 @@ async def test_another_target_takes_over(serve: Serve, target: ScriptedTarget) -
 
 async def targets_ready(front: Front, number: int) -> None:
     """Waits until so many targets are connected."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             if sum(one.ready and one.role == "target" for one in status.actors) == number:
@@ -367,7 +367,7 @@ async def test_a_full_queue_refuses_with_advice(start: Start, target: ScriptedTa
 
 async def waiting(front: Front, number: int) -> None:
     """Waits until so many requests wait."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             if status.waiting == number:

@@ -28,7 +28,7 @@ from outrider.client import (
 from outrider.client.cli.app import app
 from outrider.cluster.gateway.bearer import NoTokens, Tokens
 
-BOUND_S = 20.0
+BOUND_S = 60.0
 SAMPLING = SamplingOptions(seed=1, max_tokens=6)
 
 

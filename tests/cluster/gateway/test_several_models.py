@@ -63,7 +63,7 @@ async def both(
 
 async def connected(front: Front, count: int) -> None:
     """Waits until so many actors are ready, the coordinator among them."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             if sum(actor.ready for actor in status.actors) == count:
@@ -125,7 +125,7 @@ async def test_a_drafter_of_hidden_states_serves_the_models_that_have_them(
                 assert says in (error.details() or "")
             else:
                 await generate(front, request)
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(60.0):
             while True:
                 if len(drafter.attached) == (2 if says else 4):
                     break

@@ -15,7 +15,7 @@ from tests.cluster.scripted import ScriptedDrafter, ScriptedTarget
 from outrider.actors.rpc.tls import TlsFiles
 from outrider.client import AsyncClient, SamplingOptions, Tls
 
-BOUND_S = 20.0
+BOUND_S = 60.0
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ class Sink:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Waits for something to come true."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             if condition():
                 return
@@ -49,7 +49,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def stop(task: asyncio.Task[None]) -> None:
     """Ends a link."""
     task.cancel()
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         await asyncio.gather(task, return_exceptions=True)
 
 
@@ -115,7 +115,7 @@ async def test_a_break_while_a_description_is_asked_for() -> None:
     asked = asyncio.create_task(link.refresh(60.0))
     await asyncio.sleep(0.1)
     task.cancel()  # as where the drafter has left the roster
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         assert not await asked
     await stop(task)
     await drafter.stop()

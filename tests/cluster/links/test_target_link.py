@@ -56,13 +56,13 @@ class Linked:
     async def stop(self) -> None:
         """Ends the link."""
         self.task.cancel()
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(60.0):
             await asyncio.gather(self.task, return_exceptions=True)
 
 
 async def until(condition: Callable[[], bool]) -> None:
     """Waits for something to come true."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             if condition():
                 return
@@ -133,7 +133,7 @@ async def test_a_break_while_a_description_is_asked_for(target: ScriptedTarget) 
     """There is none; whoever asked goes on."""
     linked, asked = await asking(target)
     target.hang_up()
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         assert not await asked
     await linked.stop()
 

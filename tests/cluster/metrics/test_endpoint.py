@@ -32,7 +32,7 @@ class Serving:
         host, _, port = self.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(text)
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(60.0):
             answer = (await reader.read()).decode()
         writer.close()
         await writer.wait_closed()

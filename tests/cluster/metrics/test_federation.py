@@ -121,7 +121,7 @@ async def test_running_sessions_count_as_well(
     assert worker is not None
     engine = worker.state.engine
     monkeypatch.setattr(engine, "forward", slowed(engine.forward))
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         stream = scraped.together.front.stub.Generate(request(1, max_tokens=400))
         async for message in stream:
             if message.chunk.tokens:

@@ -18,7 +18,7 @@ async def test_one_name_finds_a_request_everywhere(scraped: Scraped) -> None:
     with capture_logs() as lines:
         await scraped.together.generate(request(2, max_tokens=4))
         await scraped.together.generate(asked)
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(60.0):
             # The drafter hears of the end last.
             while "session left" not in events(lines, "the-one"):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -17,7 +17,7 @@ from outrider.cluster.roster.actor_status import ActorState
 from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
-SETTINGS = SupervisorSettings(restarts=QUICK, start_timeout_s=5.0, metrics="127.0.0.1:0")
+SETTINGS = SupervisorSettings(restarts=QUICK, start_timeout_s=60.0, metrics="127.0.0.1:0")
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def page(supervisor: Supervisor) -> Page:
 
     def get() -> str:
         url = f"http://{supervisor.metrics_address}/metrics"
-        with urllib.request.urlopen(url, timeout=10.0) as answer:
+        with urllib.request.urlopen(url, timeout=60.0) as answer:
             text: str = answer.read().decode()
         return text
 
@@ -58,7 +58,7 @@ async def test_restarts_and_strangers_are_told(supervisor: Supervisor, host: InP
             name="x", role=cluster_pb2.ROLE_DRAFTER, address="a:1", incarnation=1
         )
         with pytest.raises(grpc.aio.AioRpcError):
-            await stub.Register(cluster_pb2.RegisterRequest(member=stranger), timeout=5.0)
+            await stub.Register(cluster_pb2.RegisterRequest(member=stranger), timeout=60.0)
     found = await page(supervisor)
 
     assert found.total("outrider:actor_restarts_total", actor="d") == 1

@@ -58,7 +58,7 @@ def service(parent: Path, ready: Path) -> Iterator[tuple[subprocess.Popen[str], 
         yield process, Path(process.stdout.readline().strip())
     finally:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
 
 
 def test_leftovers_of_the_killed_go_and_those_of_the_living_stay(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_leftovers_of_the_killed_go_and_those_of_the_living_stay(tmp_path: Path)
         assert read_ready_file(dead).is_alive
 
         process.kill()
-        process.wait(30)
+        process.wait(60)
         assert not read_ready_file(dead).is_alive
         remove_leftovers(parent)
 
@@ -93,7 +93,7 @@ def test_ready_file_of_another_is_left_alone(tmp_path: Path) -> None:
     for content in (json.dumps({"address": "a", "pid": os.getpid()}), "{}", "not JSON"):
         with service(parent, ready) as (process, left):
             process.kill()
-            process.wait(30)
+            process.wait(60)
         ready.unlink()
         ready.write_text(content)
         remove_leftovers(parent)

@@ -19,7 +19,7 @@ def test_signal_sets_the_event_and_raises_nothing(number: signal.Signals) -> Non
         assert not ending.is_set()
         os.kill(os.getpid(), number)
         os.kill(os.getpid(), number)
-        assert ending.wait(5)
+        assert ending.wait(60)
         assert ending.exit_code == 128 + number
 
     assert signal.getsignal(number) is before
@@ -31,7 +31,7 @@ def test_first_signal_decides_the_exit_code() -> None:
         assert not ending.wait(0.0)
         for number in (signal.SIGINT, signal.SIGTERM):
             os.kill(os.getpid(), number)
-        assert ending.wait(5)
+        assert ending.wait(60)
         assert ending.exit_code == 130
 
 
@@ -44,7 +44,7 @@ def test_signal_ends_what_is_waited_for() -> None:
         with ending.calling(told.set):
             assert not told.wait(0.3)
             os.kill(os.getpid(), signal.SIGTERM)
-            assert told.wait(5)
+            assert told.wait(60)
 
 
 def test_end_is_not_interrupted() -> None:
@@ -75,6 +75,6 @@ def test_other_threads_leave_signals_alone() -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    thread.join(5)
+    thread.join(60)
 
     assert failures == []

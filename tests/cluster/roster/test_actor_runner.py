@@ -13,7 +13,7 @@ from outrider.cluster.roster.cluster_service import ClusterServicer
 from outrider.cluster.roster.roster import Registry
 from outrider.v1 import cluster_pb2_grpc
 
-BOUND_S = 10.0
+BOUND_S = 60.0
 
 
 class Server:

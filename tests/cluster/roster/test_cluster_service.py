@@ -51,7 +51,7 @@ def register(**changes: object) -> cluster_pb2.RegisterRequest:
 
 async def test_registration_tells_the_lease(stub: cluster_pb2_grpc.ClusterServiceAsyncStub) -> None:
     """The actor learns how often to renew."""
-    response = await stub.Register(register(), timeout=5)
+    response = await stub.Register(register(), timeout=60.0)
 
     assert response.lease_s == 10.0
 
@@ -61,7 +61,7 @@ async def test_incomplete_registration_is_an_invalid_argument(
 ) -> None:
     """And names the field."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await stub.Register(register(address=""), timeout=5)
+        await stub.Register(register(address=""), timeout=60.0)
 
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert caught.value.details() == "member.address is absent"
@@ -73,7 +73,7 @@ async def test_fenced_registration_is_a_failed_precondition(
     """By which the actor knows that it must end."""
     servicer.fence("d", incarnation=6)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await stub.Register(register(), timeout=5)
+        await stub.Register(register(), timeout=60.0)
 
     assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
 
@@ -84,11 +84,11 @@ async def test_who_was_not_started_here_has_no_permission(
 ) -> None:
     """And whoever watches the roster is told."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await stub.Register(register(**changes), timeout=5)
+        await stub.Register(register(**changes), timeout=60.0)
 
     assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
-    await stub.Register(register(), timeout=5)
-    roster = await anext(aiter(stub.WatchRoster(cluster_pb2.WatchRosterRequest(), timeout=5)))
+    await stub.Register(register(), timeout=60.0)
+    roster = await anext(aiter(stub.WatchRoster(cluster_pb2.WatchRosterRequest(), timeout=60.0)))
     assert (roster.refused, [member.incarnation for member in roster.members]) == (1, [5])
 
 
@@ -96,6 +96,6 @@ async def test_renewal_of_a_stranger_says_so(
     stub: cluster_pb2_grpc.ClusterServiceAsyncStub,
 ) -> None:
     """So that an actor whose lease ended registers again."""
-    response = await stub.Renew(cluster_pb2.RenewRequest(name="x", incarnation=1), timeout=5)
+    response = await stub.Renew(cluster_pb2.RenewRequest(name="x", incarnation=1), timeout=60.0)
 
     assert not response.registered

@@ -45,7 +45,7 @@ def names_in(steer: target_pb2.SteerSession | target_pb2.OpenSession) -> list[st
 
 async def until(condition: Callable[[], bool]) -> None:
     """Waits for something to come true."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             if condition():
                 return
@@ -66,7 +66,7 @@ async def front_of(
         drafters=tuple((drafter.name, drafter.address) for drafter in drafters),
         speculation=Speculation(drafters_at_work=limit),
     )
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             up = sum(actor.ready or "tokenizer" in actor.problem for actor in status.actors)
@@ -87,7 +87,7 @@ def ask(**speculation: object) -> generation_pb2.GenerateRequest:
 async def run(front: Front, request: generation_pb2.GenerateRequest) -> list[int]:
     """Output token ids."""
     ids: list[int] = []
-    async for message in front.stub.Generate(request, timeout=15.0):
+    async for message in front.stub.Generate(request, timeout=60.0):
         ids.extend(token.id for token in message.chunk.tokens)
     return ids
 
@@ -362,7 +362,7 @@ async def test_sessions_beyond_a_drafters_slots_wait_for_room(
     front = await front_of(serve, target, [drafter])
     calls = []
     for count in range(1, 4):
-        calls.append(front.stub.Generate(ask(), timeout=15.0))
+        calls.append(front.stub.Generate(ask(), timeout=60.0))
         await grown(target.opens, count)
     await until(lambda: len(drafter.attached) == 1)
     order = [opened.session for opened in target.opens]
@@ -383,7 +383,7 @@ async def test_a_session_that_waits_for_room_takes_another_drafter(
     for drafter in (full, free):
         await drafter.start()
     front = await front_of(serve, target, [full, free])
-    calls = [front.stub.Generate(ask(), timeout=15.0) for _ in range(2)]
+    calls = [front.stub.Generate(ask(), timeout=60.0) for _ in range(2)]
     await until(lambda: (len(full.attached), len(free.attached)) == (1, 2))
     second = next(a for a in free.attached if a.session != full.attached[0].session)
     await until(lambda: [names_in(steer) for steer in target.steers] == [["d1"]])

@@ -28,7 +28,7 @@ from outrider.v1 import generation_pb2, sampling_pb2
 
 VOCAB = 24
 
-BOUND_S = 20.0
+BOUND_S = 60.0
 
 
 @pytest.fixture(scope="module")

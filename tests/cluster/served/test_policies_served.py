@@ -42,7 +42,7 @@ async def front(tmp_path: Path, serve: Serve) -> AsyncIterator[Front]:
     addresses = [await drafter.start() for drafter in drafters]
     named = tuple(zip(("draft-0", "lookup-0"), addresses, strict=True))
     front = await serve(codec=None, targets=(address,), drafters=named)
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             up = [actor for actor in status.actors if actor.ready and actor.role == "drafter"]
@@ -66,7 +66,7 @@ async def generate(
     )
     tokens: list[int] = []
     drafters: tuple[str, ...] = ()
-    async for message in front.stub.Generate(request, timeout=30.0):
+    async for message in front.stub.Generate(request, timeout=60.0):
         tokens.extend(token.id for token in message.chunk.tokens)
         if message.HasField("admission"):
             drafters = tuple(message.admission.drafters)
@@ -75,7 +75,7 @@ async def generate(
 
 async def test_policies_are_listed(front: Front) -> None:
     """What each drafter offers, and what the service offers as a whole."""
-    response = await front.stub.ListModels(generation_pb2.ListModelsRequest(), timeout=5.0)
+    response = await front.stub.ListModels(generation_pb2.ListModelsRequest(), timeout=60.0)
     (model,) = response.models
     assert {drafter.name: list(drafter.draft_lengths) for drafter in model.drafters} == {
         "draft-0": [FULL, CONFIDENCE],

@@ -74,7 +74,7 @@ async def service(
             further=(FurtherModel(name="small", targets=(addresses["small"],)),),
             drafters=(("nested", draft_address),),
         )
-        async with asyncio.timeout(20.0):
+        async with asyncio.timeout(60.0):
             while True:
                 status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
                 if sum(one.ready for one in status.actors) == 4:
@@ -106,7 +106,7 @@ async def generate(
     )
     tokens: list[int] = []
     admitted = ""
-    async for message in front.stub.Generate(request, timeout=30):
+    async for message in front.stub.Generate(request, timeout=60.0):
         admitted = message.admission.model or admitted
         tokens += [token.id for token in message.chunk.tokens]
     return tokens, admitted

@@ -75,7 +75,7 @@ async def served(folder: Path, serve: Serve, *, lockstep: bool) -> AsyncIterator
     names = ("draft-0", *(f"{method}-0" for method in WITHOUT_MODEL))
     named = tuple(zip(names, addresses, strict=True))
     front = await serve(codec=None, targets=(address,), drafters=named)
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(240.0):
         while True:
             status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
             up = [actor for actor in status.actors if actor.ready and actor.role == "drafter"]
@@ -116,7 +116,7 @@ async def generate(
     """Ids of the output, and what speculation did."""
     ids: list[int] = []
     stats = generation_pb2.SpeculationStats()
-    async for message in front.stub.Generate(asked, timeout=30.0):
+    async for message in front.stub.Generate(asked, timeout=240.0):
         ids.extend(token.id for token in message.chunk.tokens)
         if message.HasField("completion"):
             stats = message.completion.speculation
@@ -129,7 +129,7 @@ async def sequences(
     """Ids of each output, and candidates that were verified."""
     ids: dict[int, list[int]] = {}
     num_verified = 0
-    async for message in front.stub.Generate(asked, timeout=30.0):
+    async for message in front.stub.Generate(asked, timeout=240.0):
         ids.setdefault(message.index, []).extend(token.id for token in message.chunk.tokens)
         num_verified += message.completion.speculation.verified
     return ids, num_verified
@@ -139,7 +139,7 @@ async def drafted(
     front: Front, asked: generation_pb2.GenerateRequest
 ) -> tuple[list[int], generation_pb2.SpeculationStats]:
     """As `generate`, once a drafter had a part in it: a table decodes so fast that a text may be over before."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(240.0):
         while True:
             ids, stats = await generate(front, asked)
             if stats.accepted > 0:
@@ -173,7 +173,7 @@ async def test_every_method_gives_the_text_of_plain_decoding(
         drafting = sampling_pb2.SpeculationOptions(drafters=[f"{method}-0"])
         asked = request(drafting, temperature=temperature, max_tokens=max_tokens, n=4)
         num_verified = 0
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(240.0):
             while not num_verified:
                 ids, num_verified = await sequences(eager, asked)
                 assert ids == plain, method
@@ -207,9 +207,9 @@ async def test_a_bandit_leaves_the_text_to_the_drafter_that_foresees_it(eager: F
         max_tokens=450,
     )
     told: list[str] = []
-    async with asyncio.timeout(60.0):
+    async with asyncio.timeout(240.0):
         while not told[-300:].count("draft-0") > 200:
-            async for message in eager.stub.Generate(asked, timeout=30.0):
+            async for message in eager.stub.Generate(asked, timeout=240.0):
                 told += [
                     names[token.drafter]
                     for token in message.chunk.tokens

@@ -37,7 +37,7 @@ class Running:
         self.supervisor = Supervisor(
             actor_specs(config),
             self.host,
-            SupervisorSettings(lease_s=5.0, restarts=QUICK, start_timeout_s=5.0),
+            SupervisorSettings(lease_s=5.0, restarts=QUICK, start_timeout_s=60.0),
         )
         self.supervisor.servicer.apply = Applier(config, self.supervisor).apply
 
@@ -65,7 +65,7 @@ class Running:
         )
         async with internal_channel(address, credentials) as channel:
             stub = cluster_pb2_grpc.ClusterServiceStub(channel)
-            async with asyncio.timeout(20.0):
+            async with asyncio.timeout(60.0):
                 return [event async for event in stub.Apply(request)]
 
 

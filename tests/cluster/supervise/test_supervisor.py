@@ -37,7 +37,7 @@ class Running:
         self.supervisor = Supervisor(
             SPECS,
             self.host,
-            SupervisorSettings(lease_s=1.0, restarts=QUICK, start_timeout_s=5.0),
+            SupervisorSettings(lease_s=1.0, restarts=QUICK, start_timeout_s=60.0),
             clock_s=lambda: time.monotonic() + self.paused_s,
         )
 

@@ -177,7 +177,7 @@ async def test_a_request_that_runs_already(
     monkeypatch.setattr(worker.state.engine, "forward", slowed)
     async with AsyncClient(together.front.address) as client:
         running = asyncio.ensure_future(together.generate(named("long", max_tokens=450)))
-        async with asyncio.timeout(20.0):
+        async with asyncio.timeout(60.0):
             while (await client.status()).running == 0:  # noqa: ASYNC110 - has no event
                 await asyncio.sleep(0.01)
         trace = client.start_trace(request_id="long", seconds=60.0)
@@ -218,7 +218,7 @@ async def test_nonsense_is_refused_by_name(
 ) -> None:
     """Before anything is recorded, and naming the field."""
     front = await serve()
-    call = front.stub.Trace(wrong, timeout=5.0)
+    call = front.stub.Trace(wrong, timeout=60.0)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call.read()
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -246,7 +246,7 @@ async def test_few_traces_at_a_time(serve: Serve) -> None:
         for trace in running:
             await trace.stop()
             assert (await trace.result()).ended == "it was stopped"
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(60.0):
             while True:
                 try:
                     assert (await client.trace(seconds=0.1)).ended == "time"
@@ -271,7 +271,7 @@ async def test_nobody_records_after_the_end(
     """Hooks are off again: a later request leaves nothing, and costs nothing."""
     await traced(together)
     recorders = (together.target.recorder, together.drafter.recorder)
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(60.0):
         while any(recorder.is_on for recorder in recorders):  # noqa: ASYNC110 - has no event
             await asyncio.sleep(0.02)
     spans: list[trace_pb2.TraceSpan] = []
@@ -289,7 +289,7 @@ async def test_a_target_that_dies_does_not_hold_the_trace(together: Together) ->
         await together.generate(named("mine"))
         await came(trace)
         await together.target.stop(0.0)
-        async with asyncio.timeout(20.0):
+        async with asyncio.timeout(60.0):
             timeline = await trace.result()
     summary = summarise(timeline)
     assert timeline.ended == "time"
@@ -318,7 +318,7 @@ async def test_a_channel_that_is_closed_during_a_trace_is_a_source_lost() -> Non
     link: Any = SimpleNamespace(stub=target_pb2_grpc.TargetServiceStub(channel))
     following = asyncio.create_task(follow(link, outbox, time.monotonic_ns, nodes=False))
     try:
-        async with asyncio.timeout(20.0):
+        async with asyncio.timeout(60.0):
             assert (await outbox.get()).source.name == target.name  # type: ignore[union-attr]
             link.stub = None
             await channel.close()
@@ -363,7 +363,7 @@ async def test_the_coordinator_that_dies_leaves_what_came(together: Together) ->
         await together.generate(named("mine"))
         await came(trace)
         await together.front.coordinator.stop(0.0)
-        async with asyncio.timeout(20.0):
+        async with asyncio.timeout(60.0):
             timeline = await trace.result()
     assert timeline.ended.startswith("the stream broke")
     assert summarise(timeline).rounds.committed == TOKENS

@@ -24,7 +24,7 @@ from outrider.actors.exchange.candidates import Candidates
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.v1 import target_pb2
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 HELLO = target_pb2.Hello(
     protocol_version=PROTOCOL_VERSION,

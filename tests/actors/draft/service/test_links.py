@@ -37,7 +37,7 @@ async def test_a_lost_link_is_told_and_dialled_again() -> None:
         )
         first = await links.get(target.address, 5)
         target.say.put_nowait(None)
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(60.0):
             assert await lost.get() == first.number
         assert events == [LinkLost(link=first.number)]
         assert links.find(first.number) is None

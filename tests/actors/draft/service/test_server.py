@@ -150,7 +150,7 @@ async def test_sessions_know_how_far_their_target_is(
         target.hello_after_s = 0.1
         assert (await coordinator.attach(target)).attached.session == 1
     (attach,) = [event for event in posted if isinstance(event, AttachSession)]
-    assert 0.1 <= attach.round_trip_s < TIMEOUT_S
+    assert 0.1 <= attach.round_trip_s < 10.0
 
 
 async def test_a_lost_verdict_is_recovered(settings: DraftSettings) -> None:

@@ -20,7 +20,7 @@ WIDTH = 8
 ROW_BYTES = 2 * WIDTH
 FRAME_BYTES = 36 + 16 + ROW_BYTES
 
-BOUND_S = 10.0
+BOUND_S = 60.0
 
 
 @pytest.fixture

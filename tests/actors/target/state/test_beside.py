@@ -108,7 +108,7 @@ def run(engine: Engine, log: Log, *, logprobs: int | None = None) -> None:
     worker.post(opening(1, sampling, speculation=Speculation(enabled=False), drafters=()))
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
-    thread.join(20.0)
+    thread.join(60)
     assert not thread.is_alive()
 
 

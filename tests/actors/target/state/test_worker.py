@@ -144,7 +144,7 @@ def test_candidates_are_in_their_pool_before_the_pass_is_over() -> None:
         message = candidates(text, ([0, 1, 2], [0, 0, 0], bytes(3)), handle=handle, drafter="d")
         network = threading.Thread(target=harness.worker.post, args=(message,))
         network.start()
-        network.join(10.0)
+        network.join(60)
         sizes.append(int(sizes_S.sum()))
         return forward(batch)
 
