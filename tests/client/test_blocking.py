@@ -22,6 +22,7 @@ from outrider.client import (
     Completion,
     DeadlineExceeded,
     FinishReason,
+    GenerationStream,
     Health,
     InvalidRequest,
     Message,
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from tests.client.conftest import Failure, FakeService, MakeFake
 
 QUICK = RetryPolicy(initial_backoff_s=0.01, max_backoff_s=0.05)
+
+HEAD_START_S = 1.0
+"""After which a thread waits for an event that it is about to wait for."""
 
 
 def test_events_come_in_order_and_once(fake: FakeService) -> None:
@@ -150,13 +154,21 @@ def test_close_cancels_and_iteration_ends(fake: FakeService) -> None:
         assert list(stream) == []
 
 
+def until_it_stalls(stream: GenerationStream) -> GenerationStream:
+    """Reads what comes before the service stalls, after six tokens."""
+    num_tokens = 0
+    while num_tokens < 6:
+        event = next(stream)
+        num_tokens += len(event.tokens) if isinstance(event, TextChunk) else 0
+    return stream
+
+
 def test_cancel_from_another_thread(fake: FakeService) -> None:
     """A thread that waits for an event gets Cancelled, and nothing is retried."""
     fake.stall_after = 6
     with Client(fake.address) as client:
-        stream = client.stream("hello")
-        next(stream)
-        timer = threading.Timer(0.1, stream.cancel)
+        stream = until_it_stalls(client.stream("hello"))
+        timer = threading.Timer(HEAD_START_S, stream.cancel)
         timer.start()
         with pytest.raises(Cancelled, match="cancelled"):
             list(stream)
@@ -187,9 +199,8 @@ def test_closing_the_client_cancels(fake: FakeService) -> None:
     """Whoever waits for an event of a client that another thread closes gets Cancelled; closing again changes nothing."""
     fake.stall_after = 6
     client = Client(fake.address)
-    stream = client.stream("hello")
-    next(stream)
-    timer = threading.Timer(0.1, client.close)
+    stream = until_it_stalls(client.stream("hello"))
+    timer = threading.Timer(HEAD_START_S, client.close)
     timer.start()
     with pytest.raises(Cancelled):
         list(stream)

@@ -192,7 +192,7 @@ def test_waiting_for_room_can_be_cancelled(fake: FakeService, failure: type[Fail
     asyncio.run(run())
     with Client(fake.address) as client:
         stream = client.stream("hi")
-        timer = threading.Timer(0.2, stream.cancel)
+        timer = threading.Timer(1.0, stream.cancel)
         timer.start()
         with pytest.raises(Cancelled):
             next(stream)
