@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from tests.cluster.front import Front, Serve
+from tests.cluster.served.coming import let_drafters_come
 from tests.cluster.served.test_feedback_served import generate, peers_ready, until
 
 from outrider.actors.draft.service.draft_server import DraftServer
@@ -46,7 +48,9 @@ async def drafted_of(front: Front, temperature: float) -> int:
     return count
 
 
-async def test_the_shipped_speculator_drafts_and_changes_no_token(serve: Serve) -> None:
+async def test_the_shipped_speculator_drafts_and_changes_no_token(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Some of the text is the drafter's, which proposes nothing without the target's states; how much hangs on the machine."""
     torch.set_num_threads(1)
     target = TargetServer(
@@ -72,6 +76,7 @@ async def test_the_shipped_speculator_drafts_and_changes_no_token(serve: Serve) 
     )
     try:
         address = await target.start()
+        let_drafters_come(target, monkeypatch)
         drafters = (("heads", await drafter.start()),)
         front = await serve(codec=None, targets=(address,), drafters=drafters)
         await until(front, peers_ready)
