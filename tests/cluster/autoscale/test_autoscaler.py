@@ -58,7 +58,7 @@ class Running:
         self.texts = 0
         self.now_s = 0.0
         config = parse_config(CONFIG, source="test")
-        settings = SupervisorSettings(lease_s=5.0, start_timeout_s=5.0)
+        settings = SupervisorSettings(lease_s=5.0, start_timeout_s=60.0)
         self.supervisor = Supervisor(actor_specs(config), self.host, settings)
         self.applier = Applier(config, self.supervisor)
         self.supervisor.servicer.apply = self.applier.apply
