@@ -16,14 +16,14 @@ from tests.client.batch.lines import chat, completion, write
 from tests.docs.examples import PAGES, ROOT
 from tests.docs.scenes import BLOCKS, ELSEWHERE, NODES, ON_A_CLUSTER, SCENES, Step
 from tests.docs.stage import Stage, staged
-from tests.service.head import PATIENCE, free_port
+from tests.service.head import PATIENCE, free_ports
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Stage]:
     """The nodes of docs/cluster.md, as processes of this machine."""
     folder = Path(tempfile.mkdtemp(prefix="docs-", dir="/tmp"))  # Ray's sockets want short names.
-    port, dashboard = free_port(), free_port()
+    port, dashboard, served = free_ports(3)
     nodes = "--num-cpus=4 --object-store-memory=80000000 --dashboard-agent-listen-port=0 --include-log-monitor=false"
     head = f"--port={port} --dashboard-port={dashboard} --dashboard-host=127.0.0.1"
     variables = {
@@ -34,7 +34,7 @@ def cluster() -> Iterator[Stage]:
         **PATIENCE,
     }
     try:
-        with staged(folder / "stage", free_port(), variables) as stage:
+        with staged(folder / "stage", served, variables) as stage:
             stage.words = {"10.0.0.1:6379": f"127.0.0.1:{port}", "10.0.0.1": "127.0.0.1"}
             token = stage.folder / ".ray-token"
             token.write_text("t" * 64)
@@ -57,7 +57,7 @@ def cluster() -> Iterator[Stage]:
 @contextmanager
 def scene(folder: Path, on: Stage | None = None) -> Iterator[Stage]:
     """A stage with the files and addresses of the pages; on a cluster with its variables."""
-    port = on.port if on else free_port()
+    port = on.port if on else free_ports(1)[0]
     with staged(folder / "stage", port, {}) as stage:
         here, address = stage.folder, f"127.0.0.1:{port}"
         if on:
@@ -69,7 +69,7 @@ def scene(folder: Path, on: Stage | None = None) -> Iterator[Stage]:
             **dict.fromkeys(("127.0.0.1:50051", "0.0.0.0:50051", "10.0.0.1:50051"), address),
             "HOST:PORT": address,
             "10.0.0.1:50051,10.0.0.2:50051": f"127.0.0.1:1,{address}",
-            "127.0.0.1:9464": f"127.0.0.1:{free_port()}",
+            "127.0.0.1:9464": f"127.0.0.1:{free_ports(1)[0]}",
             "DNS:decode.example.com": "DNS:localhost,DNS:demo-outrider.decoding.svc",
             "decode.example.com:50051": f"localhost:{port}",
             "decode.example.com": "localhost",

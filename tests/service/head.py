@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,21 @@ main()
 """The `outrider` of the cluster's nodes, where nothing is installed."""
 
 
-def free_port() -> int:
-    """A port that is free at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+PORTS = range(20_000, 32_000)
+"""Above those of Ray's workers, and below those that Linux gives away: a port that is told to a process which takes it only seconds later
+must not go to another one meanwhile."""
+
+
+def free_ports(number: int) -> list[int]:
+    """Different ports of which nobody has one at this moment."""
+    found: list[int] = []
+    for port in random.sample(PORTS, 1_000):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == number:
+            return found
+    raise OSError(f"no {number} ports are free among a thousand of {PORTS}")
 
 
 @dataclass
@@ -70,7 +81,7 @@ def ray_head(*, num_cpus: float = 4, node_types: Mapping[str, Any] | None = None
     (folder / "token").chmod(0o600)
     (folder / "outrider").write_text(SCRIPT)
     (folder / "outrider").chmod(0o700)
-    port, dashboard = free_port(), free_port()
+    port, dashboard = free_ports(2)
     variables = environment(
         RAY_AUTH_MODE="token",
         RAY_AUTH_TOKEN_PATH=str(folder / "token"),
@@ -118,7 +129,7 @@ def ray_head(*, num_cpus: float = 4, node_types: Mapping[str, Any] | None = None
         finally:
             family += [psutil.Process(process.pid)] if process.poll() is None else []
             for member in family:
-                if member.is_running():
+                with suppress(psutil.NoSuchProcess):
                     member.kill()
             process.wait(END_TIMEOUT_S)
         shutil.rmtree(folder, ignore_errors=True)
