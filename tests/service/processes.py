@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,7 +137,7 @@ def serving(service: ServiceProcess) -> Iterator[None]:
             service.process.terminate()
             service.process.wait(END_TIMEOUT_S)
         for process in family:
-            if process.is_running():
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
 
 
@@ -156,7 +156,11 @@ def still_running(processes: Sequence[psutil.Process]) -> list[str]:
 def ray_folder(processes: Sequence[psutil.Process]) -> Path:
     """The private folder of the Ray among these processes."""
     for process in processes:
-        for argument in process.cmdline():
+        try:
+            arguments = process.cmdline()
+        except psutil.NoSuchProcess:
+            continue
+        for argument in arguments:
             if "/outrider-" in argument and "/session_" in argument:
                 before = argument.partition("/ray/session_")[0]
                 return Path(before[before.index("/") :])

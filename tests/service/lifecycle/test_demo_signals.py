@@ -7,6 +7,7 @@ import signal
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,7 +109,8 @@ def demo(tmp_path: Path, moment: str) -> Iterator[Demo]:
         yield made
     finally:
         for left in made.family():
-            left.kill()
+            with suppress(psutil.NoSuchProcess):
+                left.kill()
         process.wait(END_TIMEOUT_S)
 
 
@@ -135,6 +137,6 @@ def test_signal_ends_everything(
     assert demo.process.wait(END_TIMEOUT_S) == code, demo.said
     assert "Traceback" not in demo.said
     assert "error:" not in demo.said
-    until(lambda: not demo.family(), timeout_s=10.0, what="the end of every process")
+    until(lambda: not demo.family(), timeout_s=END_TIMEOUT_S, what="the end of every process")
     assert not folder.exists()
     assert not (demo.folder / "t.json").exists()

@@ -13,6 +13,12 @@ import psutil
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.ray.ray_runtime import RayRuntime
 
+def runs(process):
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
 before = dict(os.environ)
 for auth in ("token", "disabled", "token"):
     with RayRuntime(parse_config({"cluster": {"auth": auth}}, source="test"), show_logs=False):
@@ -26,8 +32,7 @@ for auth in ("token", "disabled", "token"):
     assert not folder.exists()
     assert not psutil.Process().children(recursive=True)
     # A worker whose parent is gone may be a zombie until it is reaped.
-    alive = [process for process in family if process.is_running()]
-    assert all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
+    assert not any(map(runs, family))
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_USAGE_STATS_ENABLED"):
         assert os.environ.get(name) == before.get(name), name
 print("CLEAN")

@@ -11,6 +11,7 @@ import psutil
 import yaml
 from tests.service.conftest import save_tables
 from tests.service.processes import (
+    END_TIMEOUT_S,
     START_TIMEOUT_S,
     ServiceProcess,
     run,
@@ -94,7 +95,9 @@ def test_interrupt_while_starting_leaves_nothing(tmp_path: Path) -> None:
     family = family_with_raylet(service)
     assert service.end(signal.SIGINT) == 0
 
-    until(lambda: not still_running(family), timeout_s=10.0, what="the end of every process")
+    until(
+        lambda: not still_running(family), timeout_s=END_TIMEOUT_S, what="the end of every process"
+    )
     assert not (tmp_path / "ready").exists()
 
 
