@@ -27,7 +27,7 @@ from tests.chart.rendered import ROOT, Object, Pod
 
 from bench.network.network import Host, Unavailable
 
-END_S = 20.0
+END_S = 60.0
 """Bound on the end of killed processes."""
 
 IMAGE_PATH = "/image/bin"

@@ -29,14 +29,14 @@ if sys.argv[1] == "serve":
     if "FAILS" in os.environ:
         sys.exit(2)
     pathlib.Path(sys.argv[sys.argv.index("--ready-file") + 1]).touch()
-    time.sleep(60)
+    time.sleep(300)
 if sys.argv[1] == "batch":
     signal.signal(signal.SIGTERM, end)
     time.sleep(float(os.environ.get("LASTS", "0")))
     sys.exit(int(os.environ.get("EXIT", "0")))
 """
 
-END_S = 30.0
+END_S = 60.0
 
 
 @dataclass
@@ -107,9 +107,10 @@ def test_service_that_does_not_start_fails_the_job(tmp_path: Path) -> None:
 
 def test_job_that_is_stopped_ends_both(tmp_path: Path) -> None:
     """Ray stops a job by SIGTERM."""
-    with running(tmp_path, batch_script(), LASTS="60") as job:
+    with running(tmp_path, batch_script(), LASTS="300") as job:
         deadline = time.monotonic() + END_S
-        while len(job.lines("calls")) < 2 and time.monotonic() < deadline:
+        while len(job.lines("calls")) < 2:
+            assert time.monotonic() < deadline, job.lines("calls")
             time.sleep(0.05)
         job.process.send_signal(signal.SIGTERM)
         assert job.process.wait(END_S) == 143

@@ -195,7 +195,7 @@ def _secret(pair: Pair, authority: Authority) -> dict[str, bytes]:
 def _route(host: Host) -> None:
     """Gives a pod a default route, by which Ray finds the pod's address."""
     add = ["ip", "route", "add", "default", "dev", host.interface]
-    subprocess.run([*host.prefix, *add], check=True, timeout=10)
+    subprocess.run([*host.prefix, *add], check=True, timeout=60)
 
 
 def _names(hosts: dict[str, Host]) -> dict[str, str]:
@@ -274,9 +274,12 @@ def _dashboard_metrics() -> set[str]:
 
 
 def _metrics(url: str) -> set[str]:
-    """Names of what a page of metrics holds."""
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        return set(re.findall(r"^(\w+)", answer.read().decode(), re.MULTILINE))
+    """Names of what a page of metrics holds; none if it does not come in time."""
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return set(re.findall(r"^(\w+)", answer.read().decode(), re.MULTILINE))
+    except OSError:
+        return set()
 
 
 def _text(client: Client, *, enabled: bool) -> str:

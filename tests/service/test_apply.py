@@ -9,7 +9,16 @@ from threading import Event
 from typing import Any
 
 import yaml
-from tests.service.processes import COMMAND, environment, run, serving, start, until
+from tests.service.processes import (
+    COMMAND,
+    END_TIMEOUT_S,
+    START_TIMEOUT_S,
+    environment,
+    run,
+    serving,
+    start,
+    until,
+)
 
 from outrider.client import Client, SamplingOptions
 
@@ -92,7 +101,7 @@ def test_everything_is_exchanged_under_load(tmp_path: Path) -> None:
                 return {actor.name for actor in client.status().actors if actor.ready}
 
         # The coordinator that has just come connects to them by and by.
-        until(lambda: ready() == names, timeout_s=60.0, what="all of them")
+        until(lambda: ready() == names, timeout_s=START_TIMEOUT_S, what="all of them")
 
         watching = subprocess.Popen(
             [*COMMAND, "apply", str(wanted), "--admin-file", str(admin), "--watch"],
@@ -108,9 +117,9 @@ def test_everything_is_exchanged_under_load(tmp_path: Path) -> None:
                 with Client(service.address) as client:
                     return "prompt_lookup" not in {a.name for a in client.status().actors}
 
-            until(has_left, timeout_s=60.0, what="the drafter's end")
+            until(has_left, timeout_s=START_TIMEOUT_S, what="the drafter's end")
         finally:
             watching.terminate()
-            said, _ = watching.communicate(timeout=30.0)
+            said, _ = watching.communicate(timeout=END_TIMEOUT_S)
         assert "remove   drafter prompt_lookup" in said
     assert not admin.exists()

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import yaml
-from tests.service.processes import serving, start, until
+from tests.service.processes import START_TIMEOUT_S, serving, start, until
 
 from outrider.client import Client, SamplingOptions
 
@@ -40,13 +40,13 @@ def test_streams_go_on_when_coordinators_are_killed(tmp_path: Path) -> None:
         with ThreadPoolExecutor(NUM_STREAMS) as pool, Client(addresses[0]) as client:
             alone = list(pool.map(text, range(NUM_STREAMS)))
             disturbed = [pool.submit(text, seed) for seed in range(NUM_STREAMS)]
-            until(lambda: client.status().running >= 2, timeout_s=30.0, what="running requests")
+            until(lambda: client.status().running >= 2, timeout_s=60.0, what="running requests")
             os.kill(int(coordinators[1]["pid"]), signal.SIGKILL)
             assert [one.result(200.0) for one in disturbed] == alone
             until(
                 lambda: (
                     sum(a.ready and a.role == "coordinator" for a in client.status().actors) == 2
                 ),
-                timeout_s=60.0,
+                timeout_s=START_TIMEOUT_S,
                 what="the coordinator that was killed",
             )

@@ -14,7 +14,7 @@ import psutil
 import yaml
 from tests.service.conftest import save_tables
 from tests.service.head import Head
-from tests.service.processes import COMMAND, START_TIMEOUT_S, until
+from tests.service.processes import COMMAND, END_TIMEOUT_S, START_TIMEOUT_S, until
 
 from outrider.client import Client, SamplingOptions, SpeculationOptions
 
@@ -69,7 +69,7 @@ def following(head: Head, log: Path, *arguments: str) -> Iterator[subprocess.Pop
         yield process
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(END_TIMEOUT_S)
 
 
 def test_service_is_submitted_called_left_and_stopped(head: Head, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_service_is_submitted_called_left_and_stopped(head: Head, tmp_path: Path
         assert len(pids) == 3
 
         follower.send_signal(signal.SIGINT)
-        assert follower.wait(30) == 130
+        assert follower.wait(END_TIMEOUT_S) == 130
     assert "service goes on" in log.read_text()
     assert f"submit --address {head.dashboard} stop service" in log.read_text()
 
@@ -118,7 +118,7 @@ def test_service_is_submitted_called_left_and_stopped(head: Head, tmp_path: Path
     assert "ended\n" in again.read_text()
     until(
         lambda: not any(psutil.pid_exists(pid) for pid in pids),
-        timeout_s=30.0,
+        timeout_s=END_TIMEOUT_S,
         what="the end of the job's actors",
     )
     taken = submit(head, *submission)
@@ -179,7 +179,7 @@ def test_job_starts_a_service_in_the_cluster_and_leaves_no_actor(
     assert len(pids) == 3
     until(
         lambda: not any(psutil.pid_exists(pid) for pid in pids),
-        timeout_s=30.0,
+        timeout_s=END_TIMEOUT_S,
         what="the end of the job's actors",
     )
 

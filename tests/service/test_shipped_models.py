@@ -22,7 +22,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
-from tests.service.processes import ServiceProcess, run, serving, start, until
+from tests.service.processes import START_TIMEOUT_S, ServiceProcess, run, serving, start, until
 
 from outrider.actors import demo
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
@@ -81,7 +81,7 @@ def client(service: ServiceProcess) -> Iterator[Client]:
                 {a.name: a.ready for a in made.status().actors}.get("small", False)
                 and bool(problem_of(made, "alien"))
             ),
-            timeout_s=60.0,
+            timeout_s=START_TIMEOUT_S,
             what="the drafters",
         )
         yield made
@@ -112,7 +112,7 @@ def test_misfit_is_told_where_the_service_was_started(
     service: ServiceProcess, client: Client
 ) -> None:
     """The service serves, and says which drafter is of no use and what to do, at the default level of its log."""
-    until(lambda: "drafter serves nobody" in service.log, timeout_s=30.0, what="a warning")
+    until(lambda: "drafter serves nobody" in service.log, timeout_s=60.0, what="a warning")
     line = next(line for line in service.log.splitlines() if "drafter serves nobody" in line)
     assert "alien" in line
     assert MISFIT in line

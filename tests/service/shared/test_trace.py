@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from tests.service.processes import ServiceProcess, run, until
 
 from outrider.client import Client, SamplingOptions
+from outrider.client.blocking_stream import RunningTrace
 from outrider.client.timeline.summary import summarise
 from outrider.client.timeline.timeline_file import load
 from outrider.client.timeline.timeline_model import DRAFTING, REQUESTS, WORK
@@ -26,6 +26,15 @@ def client(service: ServiceProcess) -> Iterator[Client]:
     """Talks to it."""
     with Client(service.address, timeout_s=60.0) as made:
         yield made
+
+
+def wait_for_tokens(trace: RunningTrace, number: int) -> None:
+    """Waits until the client has the records of so many."""
+    until(
+        lambda: summarise(trace._trace._reception.timeline()).rounds.committed >= number,
+        timeout_s=60.0,
+        what=f"the records of {number} tokens",
+    )
 
 
 def test_one_request(service: ServiceProcess, client: Client, tmp_path: Path) -> None:
@@ -89,6 +98,7 @@ def test_the_whole_service_while_it_works(
             thread.start()
         for thread in threads:
             thread.join(60)
+        wait_for_tokens(trace, 3 * 60)
     timeline = trace.result()
     summary = summarise(timeline)
     assert timeline.ended == "it was stopped"
@@ -106,11 +116,11 @@ def test_a_target_that_is_killed_meanwhile(service: ServiceProcess, client: Clie
         client.generate(tokens=[1, 2, 3], sampling=SAMPLING)
         until(
             lambda: any(actor.role == "target" and actor.pid for actor in client.status().actors),
-            timeout_s=20.0,
+            timeout_s=60.0,
             what="the target's process",
         )
-        # What an actor has not sent when it is killed is lost; it sends ten times a second.
-        time.sleep(1.0)
+        # What an actor has not sent when it is killed is lost.
+        wait_for_tokens(trace, 60)
         target = next(actor for actor in client.status().actors if actor.role == "target")
         os.kill(target.pid, signal.SIGKILL)
         client.generate(tokens=[4, 5], sampling=SAMPLING)

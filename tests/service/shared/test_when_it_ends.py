@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import grpc
-from tests.service.processes import ServiceProcess, ray_folder, still_running, until
+from tests.service.processes import END_TIMEOUT_S, ServiceProcess, ray_folder, still_running, until
 from tests.service.shared.test_serving import RECOVERY_S, request, wait_for_drafters
 
 from outrider.v1 import generation_pb2_grpc
@@ -21,6 +21,8 @@ def test_termination_ends_everything(service: ServiceProcess) -> None:
         assert service.end() == 0
         stream.cancel()
 
-    until(lambda: not still_running(family), timeout_s=10.0, what="the end of every process")
+    until(
+        lambda: not still_running(family), timeout_s=END_TIMEOUT_S, what="the end of every process"
+    )
     assert not folder.exists()
     assert not (service.folder / "ready").exists()
