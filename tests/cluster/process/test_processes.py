@@ -96,7 +96,7 @@ def test_what_is_started_at_the_end_ends_too(spawned: list[subprocess.Popen[byte
     spawned.append(spawn(HEIR))
     leader = spawned[0].pid
 
-    killed = processes.end(lambda: processes.of_session(leader), patience_s=0.5)
+    killed = processes.end(lambda: processes.of_session(leader), patience_s=4.0)
     assert len(killed) == 1
     assert leader not in {process.pid for process in killed}
     assert not pids(spawned[0])
