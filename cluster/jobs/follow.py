@@ -138,6 +138,7 @@ class Follower:
         """Takes the rest of the log of a job that has ended, in one piece."""
         with contextlib.suppress(OSError, RuntimeError):
             text = await asyncio.to_thread(self._server.get_job_logs, self._job)
+            self._flush()  # what has come meanwhile
             self._write(text[self._num_characters :])
 
     def _flush(self) -> None:

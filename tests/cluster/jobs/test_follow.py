@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -107,6 +108,35 @@ async def test_job_that_ends_behind_a_broken_connection() -> None:
     details, written = await watched(server)
 
     assert (details.status, written) == (JobStatus.FAILED, LOG)
+
+
+class Late(ScriptedServer):
+    """A job that has ended, more of whose log comes while the rest is fetched in one piece."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.status = JobStatus.SUCCEEDED
+        self.is_taken = threading.Event()
+
+    async def tail_job_logs(self, job: str) -> AsyncIterator[str]:
+        self.loop = asyncio.get_running_loop()
+        yield LOG[:6]
+        await self.over.wait()
+        yield LOG[6:9]
+        self.is_taken.set()
+        await asyncio.sleep(600)
+
+    def get_job_logs(self, job: str) -> str:
+        self.loop.call_soon_threadsafe(self.over.set)
+        assert self.is_taken.wait(60)
+        return LOG
+
+
+async def test_what_comes_while_the_rest_is_fetched_is_written() -> None:
+    """Once."""
+    _, written = await watched(Late())
+
+    assert written == LOG
 
 
 async def test_signal_leaves_the_job() -> None:
