@@ -14,6 +14,9 @@ from outrider.actors.engine.tables.tabular_engine import Table, random_table
 
 VOCAB_SIZE = 64
 
+MAX_CONTEXT = 60_000
+"""Of the target. Texts of that length take many seconds: they hold their slots for as long as a test wants."""
+
 
 def save_tables(folder: Path) -> tuple[Path, Path]:
     """A target of few likely tokens, and a drafter that is often right and often wrong."""
@@ -33,7 +36,14 @@ def write_config(folder: Path) -> Path:
     config = {
         "service": {"listen": "127.0.0.1:0", "metrics": "127.0.0.1:0"},
         "cluster": {"lease_s": 5.0, "drain_s": 2.0, "restarts": {"backoff_s": 0.1}},
-        "targets": [{"name": "table", "model": f"tabular:{target}", "num_slots": 4}],
+        "targets": [
+            {
+                "name": "table",
+                "model": f"tabular:{target}",
+                "num_slots": 4,
+                "max_context": MAX_CONTEXT,
+            }
+        ],
         "drafters": [
             {"name": "near", "model": f"tabular:{draft}", "num_slots": 4},
             {"method": "prompt_lookup", "num_slots": 4},

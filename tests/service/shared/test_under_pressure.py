@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from tests.actors.target.state.chaos import Harness, opening, run_plain
-from tests.service.conftest import VOCAB_SIZE
+from tests.service.conftest import MAX_CONTEXT, VOCAB_SIZE
 from tests.service.processes import ServiceProcess
 
 from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, load_table
@@ -124,13 +124,13 @@ def tokens_of(seed: int, length: int) -> tuple[int, ...]:
 
 
 async def fill(stub: Stub) -> list[asyncio.Task[None]]:
-    """Requests that hold every slot until they are cancelled: plain decoding of a whole context takes seconds."""
+    """Requests that hold every slot until they are cancelled: plain decoding of a whole context takes much longer."""
     begun = [asyncio.Event() for _ in range(NUM_SLOTS)]
 
     async def hold(index: int) -> None:
-        message = Ask(tokens_of(900 + index, 4), index, max_tokens=4000).message()
+        message = Ask(tokens_of(900 + index, 4), index, max_tokens=MAX_CONTEXT - 10).message()
         message.speculation.enabled = False
-        async for response in stub.Generate(message, timeout=BOUND_S):
+        async for response in stub.Generate(message, timeout=10 * BOUND_S):
             if response.HasField("chunk"):
                 begun[index].set()
 
