@@ -24,7 +24,7 @@ SAMPLING = SamplingOptions(max_tokens=60, seed=5, ignore_eos=True)
 @pytest.fixture
 def client(service: ServiceProcess) -> Iterator[Client]:
     """Talks to it."""
-    with Client(service.address, timeout_s=60.0) as made:
+    with Client(service.address, timeout_s=300.0) as made:
         yield made
 
 
@@ -64,7 +64,7 @@ def test_one_request(service: ServiceProcess, client: Client, tmp_path: Path) ->
         )
     finally:
         stop.set()
-        decoding.join(60)
+        decoding.join(300)
     assert done.returncode == 0, done.stderr
     value = json.loads(done.stdout)
     assert value["ended"] == "request"
@@ -97,7 +97,7 @@ def test_the_whole_service_while_it_works(
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(300)
         wait_for_tokens(trace, 3 * 60)
     timeline = trace.result()
     summary = summarise(timeline)
