@@ -1,4 +1,4 @@
-"""The next pass: which sessions, with which candidates, or how long to wait instead. The four decisions of `schedule/` put together."""
+"""The next pass: which sessions, with which candidates, or how long to wait instead. The target's three decisions (docs/scheduling.md) put together."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Planner:
             drafting=drafting,
         )
 
-    # -- the four decisions ----------------------------------------------------------------------------------------
+    # -- the decisions ---------------------------------------------------------------------------------------------
 
     def _drafts(self, decoding: Int64s) -> bool:
         """Whether drafters work."""
