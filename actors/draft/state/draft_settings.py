@@ -10,8 +10,8 @@ from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.rpc.credentials import OPEN, Credentials
 
 BYTES_PER_TOKEN = 2500.0
-"""Bytes on the wire that one more committed token may cost: a price at the margin. Near a target a token costs a tenth of it, behind three passes nearly half. More
-brings hardly any speed."""
+"""Bytes on the wire that one more committed token may cost: a price at the margin. Where a candidate is fetched for less than a token, it may cost so much less
+(`TargetPace.fetch_cost`): a tenth where the target is near and a pass commits one token, all of it from a round trip of a pass on. More brings hardly any speed."""
 
 MAX_AHEAD = 512
 """Nodes of one session below its committed text: what may come true while the target runs a pass. With passes of 25 ms and cheap rows 128 are
