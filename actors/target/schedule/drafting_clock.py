@@ -1,6 +1,6 @@
 """The clock by which drafters' answers are timed: seconds in which they could work. Pure.
 
-A drafter that shares the target's device stands still while the target's pass runs: two processes on one GPU take turns. How long its answer takes if
+A drafter that shares the target's device is taken to stand still while the target's pass runs: two processes on one GPU get it by turns. How long its answer takes if
 the target waits for it cannot be told from answers that a pass has held up, unless that pass is left out.
 """
 
