@@ -34,6 +34,10 @@ class SortedOptions:
             raise ValueError(f"exit is {self.exit}; give a number of layers, or 0")
         if not all(part.strip().isdecimal() for part in self.exits.split(",") if self.exits):
             raise ValueError(f"exits is {self.exits!r}; give numbers of layers with commas")
+        if list(self.layers) != sorted({*self.layers} - {0}):
+            raise ValueError(f"exits is {self.exits!r}; they must ascend, from 1 on")
+        if self.exit and self.layers and self.exit not in self.layers:
+            raise ValueError(f"exit is {self.exit}, which is none of exits, {self.exits!r}")
 
     @property
     def layers(self) -> tuple[int, ...]:

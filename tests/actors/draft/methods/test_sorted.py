@@ -147,7 +147,15 @@ def test_every_exit_is_tried_now_and_then() -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"confidence": 1.5}, "confidence"), ({"exit": -1}, "exit"), ({"exits": "1,x"}, "exits")],
+    [
+        ({"confidence": 1.5}, "confidence"),
+        ({"exit": -1}, "exit"),
+        ({"exits": "1,x"}, "exits"),
+        ({"exits": "2,1"}, "exits is '2,1'; they must ascend, from 1 on"),
+        ({"exits": "1,1"}, "must ascend"),
+        ({"exits": "0,2"}, "must ascend"),
+        ({"exit": 3, "exits": "1,2"}, "exit is 3, which is none of exits, '1,2'"),
+    ],
 )
 def test_wrong_options_are_named(options: dict[str, float | str], message: str) -> None:
     """Before a model is loaded."""
