@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,15 +98,25 @@ def read_small(folder: Path, names: Collection[str]) -> dict[str, NDArray[np.gen
             if path.suffix == ".safetensors":
                 with safe_open(path, framework="np") as file:
                     for name in set(names) & set(file.keys()):
-                        found[name] = file.get_tensor(name)
+                        found[name] = _small(path, name, partial(file.get_tensor, name))
             else:
                 tensors = ((name, value) for name, value in pickled(path) if name in names)
-                found.update((name, value.numpy()) for name, value in tensors)
+                found.update((name, _small(path, name, value.numpy)) for name, value in tensors)
+        except UnfitCheckpoint:
+            raise
         except Exception as error:
             raise UnfitCheckpoint(f"{path}: cannot be read ({error})") from error
     if missing := set(names) - found.keys():
         raise UnfitCheckpoint(f"{folder}: missing {', '.join(sorted(missing))}")
     return found
+
+
+def _small(path: Path, name: str, read: Callable[[], NDArray[np.generic]]) -> NDArray[np.generic]:
+    try:
+        return read()
+    except TypeError as error:
+        # NumPy has no type for it; of those that files have, none holds whole numbers.
+        raise UnfitCheckpoint(f"{path}: {name}: whole numbers are needed ({error})") from error
 
 
 def check_repeated(

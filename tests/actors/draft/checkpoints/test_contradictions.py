@@ -112,6 +112,12 @@ def problems(folder: Path) -> Sequence[str]:
         ),
         (plain.offsets(DRAFTED), plain.members([1, 2, 5, 8, 9, 12]), "or not for the 6"),
         (plain.offsets(DRAFTED).float(), None, "table of ids is float32; whole numbers are needed"),
+        (plain.offsets(DRAFTED).bfloat16(), None, "d2t: whole numbers are needed"),
+        (
+            plain.offsets(DRAFTED),
+            plain.members(DRAFTED).bfloat16(),
+            "t2d: whole numbers are needed",
+        ),
     ],
 )
 def test_tables_of_ids_are_read_before_anything_starts(
