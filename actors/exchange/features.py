@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from outrider.actors.exchange.feedback_request import FeedbackRequest
 from outrider.actors.exchange.frames import BadFrame, Reader, pack
 from outrider.actors.speculation.trees.ragged import sizes_of, starts_of
 
@@ -181,6 +182,24 @@ def decode(frame: bytes) -> Features:
         rejected=rejected,
         num_bytes=len(frame),
     )
+
+
+def check_asked(features: Features, request: FeedbackRequest) -> None:
+    """Refuses features that are of another shape than was asked for, or of nothing.
+
+    Raises:
+        BadFrame: They are; whoever reads them together with those of other targets could read none.
+    """
+    _, num_layers, width = features.states_RLD.shape
+    top_k = features.top_tokens_RK.shape[1]
+    if num_layers not in (0, len(request.layers)) or top_k > request.top_k:
+        raise BadFrame(f"{num_layers} layers and {top_k} likely tokens, which were not asked for")
+    if num_layers and request.width not in (0, width):
+        raise BadFrame(f"states of {width} numbers; {request.width} were asked for")
+    if features.rejected is not None and not (request.wants_rejected and num_layers):
+        raise BadFrame("candidates that were not drawn, which were not asked for")
+    if not (num_layers or top_k) or not sizes_of(features.starts_E).all():
+        raise BadFrame("an entry of nothing")
 
 
 def _check(nodes: RejectedNodes, starts_E: Int64s) -> None:

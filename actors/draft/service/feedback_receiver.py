@@ -14,7 +14,7 @@ import grpc
 import structlog
 
 from outrider.actors.draft.state.draft_events import Event, FeaturesReceived
-from outrider.actors.exchange.features import Features, decode
+from outrider.actors.exchange.features import Features, check_asked, decode
 from outrider.actors.exchange.feedback_offer import request_to_proto
 from outrider.actors.exchange.feedback_request import FeedbackRequest
 from outrider.actors.exchange.frames import BadFrame
@@ -153,6 +153,7 @@ class FeedbackReceiver:
         features: Features | None
         try:
             features = decode(frame)
+            check_asked(features, self._request)
         except BadFrame as error:
             _log.warning("features dropped", address=self._address, reason=str(error))
             features = None

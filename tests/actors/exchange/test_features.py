@@ -136,6 +136,40 @@ def test_candidates_hang_together(parents: list[int], positions: list[int]) -> N
         features.decode(frame)
 
 
+ASKED = FeedbackRequest(layers=(1, "norm"), top_k=4, width=5)
+
+
+@pytest.mark.parametrize(
+    ("count", "num_layers", "width", "top_k"),
+    [
+        (3, 3, 5, 0),
+        (3, 1, 5, 0),
+        (3, 2, 6, 0),
+        (3, 2, 0, 0),
+        (3, 0, 0, 5),
+        (3, 0, 0, 0),
+        (0, 2, 5, 0),
+    ],
+)
+def test_what_was_not_asked_for_is_refused(
+    count: int, num_layers: int, width: int, top_k: int
+) -> None:
+    """Other layers or numbers than the method has matrices for, and entries of nothing."""
+    with pytest.raises(BadFrame):
+        features.check_asked(rows_of(count, num_layers=num_layers, width=width, top_k=top_k), ASKED)
+
+
+def test_what_was_asked_for_is_taken() -> None:
+    """States and likely tokens, together and apart; a small vocabulary has fewer of these; candidates where they are wanted."""
+    for num_layers, width, top_k in ((2, 5, 4), (2, 5, 0), (0, 0, 4), (0, 0, 2)):
+        features.check_asked(rows_of(3, num_layers=num_layers, width=width, top_k=top_k), ASKED)
+    nodes = RejectedNodes(tokens_R=array([1]), parents_R=array([-1]), positions_R=array([7]))
+    rejected = rows_of(1, num_layers=2, width=9, top_k=0, rejected=nodes)
+    features.check_asked(rejected, FeedbackRequest(layers=(1, 2), wants_rejected=True))
+    with pytest.raises(BadFrame, match="not drawn"):
+        features.check_asked(rejected, FeedbackRequest(layers=(1, 2)))
+
+
 def rows_of(
     count: int, *, num_layers: int, width: int, top_k: int, rejected: RejectedNodes | None = None
 ) -> Features:
