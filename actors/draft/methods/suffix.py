@@ -73,18 +73,19 @@ class SuffixProposer:
         options: LookupOptions,
         *,
         width: int,
-        memory: OutputMemory | None = None,
+        memories: Memories | None = None,
     ) -> None:
         """
         Args:
             session: Whose text it is.
             options: Of the method.
             width: Children of a node, at most.
-            memory: Earlier outputs; None: only the session's own text counts.
+            memories: Earlier outputs; None: only the session's own text counts.
         """
+        self._session = session
         self._options = options
         self._width = width
-        self._memory = memory
+        self._memories = memories
         sampling, verifier = session.sampling, session.speculation.verifier
         self._own, self._earlier = (
             CountedLaw(sampling, verifier, source=source) for source in range(2)
@@ -98,9 +99,10 @@ class SuffixProposer:
         # A single token counts only if no pair stood before.
         own = places_after(text_T, tail[-2:]) or places_after(text_T, tail[-1:])
         sources: list[tuple[CountedLaw, Texts, list[int]]] = [(self._own, {0: text_T}, own)]
-        if self._memory is not None:
-            earlier = self._memory.places_after(tail)
-            sources.append((self._earlier, self._memory.texts, earlier))
+        if self._memories is not None:
+            # Looked up each time: what is forgotten meanwhile must not live on in a session that runs.
+            memory = self._memories.of(self._session)
+            sources.append((self._earlier, memory.texts, memory.places_after(tail)))
         best = NOTHING
         for law, texts, places in sources:
             for match, found in matches(texts, places, tail, longest=options.longest_match):
@@ -160,8 +162,7 @@ def build(settings: DraftSettings) -> LoadedDrafter:
     memories = Memories(options) if options.memory_tokens else None
 
     def new_proposer(session: DraftSession) -> SuffixProposer:
-        memory = memories.of(session) if memories is not None else None
-        return SuffixProposer(session, options, width=settings.width, memory=memory)
+        return SuffixProposer(session, options, width=settings.width, memories=memories)
 
     left = memories.remember if memories is not None else ignore
     return text_drafter(settings, new_proposer, PRIORS * 2, left=left)

@@ -280,3 +280,18 @@ def test_memory_is_bounded_over_all_clients() -> None:
     first, last = (bench.attach(PROMPT, handle=10 + tenant, tenant=tenant) for tenant in (1, 4))
     assert bench.decode(first, OUTPUT) == len(OUTPUT)
     assert bench.decode(last, OUTPUT) < 0.5 * len(OUTPUT)
+
+
+def test_a_session_that_runs_knows_what_is_remembered_and_no_more() -> None:
+    """Not what its client's memory was when it began: that may be forgotten, and filled again."""
+    bench = TextBench("suffix", options={"memory_tokens": 150})
+    later = list(range(500, 560))
+    running = [bench.attach(PROMPT, handle=handle, tenant=1) for handle in (1, 2)]
+    for handle, (tenant, said) in enumerate(
+        ((1, OUTPUT), (2, later), (3, later), (4, later), (1, later)), start=10
+    ):
+        key = bench.attach(PROMPT, handle=handle, tenant=tenant)
+        bench.decode(key, said)
+        bench.leave(key)
+    assert bench.decode(running[0], OUTPUT) == len(OUTPUT)
+    assert bench.decode(running[1], later) < 0.5 * len(later)
