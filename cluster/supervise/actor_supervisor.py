@@ -298,8 +298,10 @@ class ActorSupervisor:
             )
 
     async def _within(self, timeout_s: float, what: str, call: Awaitable[None]) -> None:
-        """Waits for at most so long; what does not end then is abandoned."""
+        """Waits for at most so long; what does not end then or fails is abandoned."""
         try:
             await asyncio.wait_for(call, timeout_s)
         except TimeoutError:
             log.warning("abandoned", call=what, actor=self._spec.name, after_s=timeout_s)
+        except Exception:
+            log.exception("abandoned", call=what, actor=self._spec.name)

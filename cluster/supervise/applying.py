@@ -71,7 +71,7 @@ class Applier:
         )
 
     async def scale(self, decisions: Mapping[str, ReplicaDecision], *, drain_s: float) -> None:
-        """Changes the number of replicas. A call of `apply` cancels it.
+        """Changes the number of replicas. A call of `apply` cancels it, or goes before if it came first.
 
         Args:
             decisions: How many there should be, by the names of entries.
@@ -80,6 +80,8 @@ class Applier:
         Raises:
             PlacementError, LaunchFailed: More cannot start. What ran goes on as it was.
         """
+        if self._is_busy:
+            return
         wanted = {**self._replicas, **{entry: one.count for entry, one in decisions.items()}}
         for entry, one in decisions.items():
             self.tell(entry, one.wanted, one.reason)
@@ -116,19 +118,28 @@ class Applier:
             await asyncio.wait([self._scaling])
         replicas = kept(self._config, wanted, self._replicas)
         changes = plan(self._supervisor.configured, actor_specs(wanted, replicas))
-        yield cluster_pb2.ApplyEvent(plan=cluster_pb2.ApplyPlan(changes=map(_to_proto, changes)))
-        for key in changed_in_place(self._config, wanted):
-            yield cluster_pb2.ApplyEvent(progress=f"{key}: needs no new actor")
+        planned = [
+            cluster_pb2.ApplyEvent(plan=cluster_pb2.ApplyPlan(changes=map(_to_proto, changes))),
+            *(
+                cluster_pb2.ApplyEvent(progress=f"{key}: needs no new actor")
+                for key in changed_in_place(self._config, wanted)
+            ),
+        ]
         if request.is_dry_run:
+            for told in planned:
+                yield told
             return
         if self._is_busy:
             await context.abort(
                 grpc.StatusCode.ABORTED, "another change is being carried out; wait for its end"
             )
+        # Before anything is told: while the caller reads the plan nothing else may overtake it.
         self._is_busy = True
         news: asyncio.Queue[cluster_pb2.ApplyEvent | None] = asyncio.Queue()
         # A task of its own: what began goes on if the caller leaves.
         work = asyncio.create_task(self._carry_out(wanted, changes, request.drain_s, news))
+        for told in planned:
+            yield told
         while (event := await news.get()) is not None:
             yield event
         failure = await work

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import grpc
@@ -168,7 +168,16 @@ class Supervisor:
             PlacementError, LaunchFailed: Something new cannot start. What ran goes on as it was.
         """
         self._generation += 1
-        specs = {one.name: self._fresh(one.spec) for one in changes if one.spec is not None}
+        taken = {
+            *self._actors,
+            *(actor.spec.name for actor in self._actors.values()),
+            *self._leaving,
+        }
+        specs: dict[str, ActorSpec] = {}
+        for one in changes:
+            if one.spec is not None:
+                specs[one.name] = self._fresh(one.spec, taken)
+                taken.add(specs[one.name].name)
         await self._host.wait_for_room(
             tuple(specs.values()), timeout_s=self._settings.placement_timeout_s, tell=tell
         )
@@ -203,14 +212,14 @@ class Supervisor:
         for actor in left:
             self._leaving.pop(actor.spec.name, None)
 
-    def _fresh(self, spec: ActorSpec) -> ActorSpec:
-        """A spec under a name that nobody has had, listening where its predecessors do."""
-        named = spec
-        if spec.name in self._actors or spec.name in self._leaving:
-            name = f"{spec.name}.{self._generation}"
-            named = replace(spec, name=name, settings=replace(spec.settings, name=name))
+    def _fresh(self, spec: ActorSpec, taken: Collection[str]) -> ActorSpec:
+        """A spec under a name that nobody has, listening where its predecessors do or will again."""
+        name, number = spec.name, self._generation
+        while name in taken:
+            name, number = f"{spec.name}.{number}", number + 1
+        named = replace(spec, name=name, settings=replace(spec.settings, name=name))
         for other in self._actors.values() if spec.role is Role.COORDINATOR else ():
-            if other.spec.role is Role.COORDINATOR and other.status.address:
+            if other.spec.role is Role.COORDINATOR:
                 return beside(named, other.spec)
         return named
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import grpc
 import pytest
@@ -26,6 +26,18 @@ BEFORE: dict[str, Any] = {
     "targets": [{"model": "org/t", "replicas": 2}],
     "drafters": [{"model": "org/d"}],
 }
+
+
+class Aborted(Exception):
+    """A call that ended with an error."""
+
+
+class Aborting:
+    """A call without a connection."""
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
+        """Ends the call."""
+        raise Aborted(details)
 
 
 class Running:
@@ -166,3 +178,58 @@ async def test_new_actors_are_kept_alive_and_old_ones_are_not(running: Running) 
     await running.host.of("e")[0].die()
     await until(lambda: len(running.host.of("e")) == 3 and "e" in running.serving)
     assert len(running.host.of("d")) == 1
+
+
+async def test_two_changes_at_once_are_one_and_a_refusal(running: Running) -> None:
+    """However slowly their callers read the plan: nobody carries out one that another change has overtaken."""
+    apply = running.supervisor.servicer.apply
+    assert apply is not None
+    request = cluster_pb2.ApplyRequest(config_json=json.dumps({**BEFORE, "drafters": []}))
+    first, second = (apply(request, cast(Any, Aborting())) for _ in range(2))
+    events = [await anext(first)]
+    with pytest.raises(Aborted, match="another change"):
+        await anext(second)
+    events += [event async for event in first]
+    assert events[-1].progress == "drafter d: ended"
+    assert running.serving == {"t", "t-1", "coordinator"}
+
+
+async def test_no_actor_takes_the_name_that_a_replaced_one_runs_by(running: Running) -> None:
+    """A model may be called as the second start of another one: neither takes the other's place."""
+    old, new = [{"model": "org/llama3"}], [{"model": "org/llama3", "max_context": 64}]
+    await running.apply(drafters=old)
+    await running.apply(drafters=new)
+    (named,) = running.serving - {"t", "t-1", "coordinator"}
+    await running.apply(drafters=[*new, {"model": "org/other", "name": named}])
+    assert len(running.serving) == 5
+    assert [len(running.host.of(name)) for name in sorted(running.serving)] == [1] * 5
+
+
+async def test_a_coordinator_that_is_away_is_replaced_at_its_address(running: Running) -> None:
+    """Clients look for the service where it was, also if it died just before the change."""
+    running.host.slow["coordinator"] = asyncio.Event()
+    await running.host.of("coordinator")[0].die()
+    await until(lambda: len(running.host.of("coordinator")) == 2)
+    await running.apply(service={"max_waiting": 7})
+    successor = running.host.of("coordinator.2")[0].settings
+    assert successor.listen == running.host.address
+    assert successor.shares_port  # type: ignore[union-attr]  # a coordinator's
+
+
+async def test_actors_that_cannot_end_politely_end_and_those_behind_them_too(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The targets of a model that goes wait for their coordinator, whatever it says to that."""
+    (coordinator,) = running.host.of("coordinator")
+
+    async def refuses(grace_s: float) -> None:
+        raise RuntimeError("a defect in the end")
+
+    monkeypatch.setattr(coordinator, "stop", refuses)
+    await running.apply(targets=[{"model": "org/u", "name": "t", "replicas": 2}])
+    assert {name for what, name in running.host.order if what == "end"} == {
+        "t",
+        "t-1",
+        "coordinator",
+    }
+    assert {one.state for one in running.supervisor.status()} == {ActorState.SERVING}
