@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.process.command_failed import FAILED, UNAVAILABLE, USAGE, CommandFailed
-from outrider.cluster.process.signals import ending_by_signal
+from outrider.cluster.process.signals import Ending, ending_by_signal
 from outrider.cluster.supervise import admin_file
 from outrider.cluster.supervise.admin_file import Admin, BadAdminFile
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
@@ -37,6 +37,7 @@ def apply(
     is_dry_run: bool = False,
     drain_s: float = 600.0,
     report: Report,
+    ending: Ending | None = None,
 ) -> None:
     """Makes a running service what a configuration file says, and waits until what is replaced has ended.
 
@@ -46,13 +47,15 @@ def apply(
         is_dry_run: Only show the plan.
         drain_s: Seconds that requests may go on at actors that end.
         report: Takes lines on how it goes.
+        ending: A signal here ends the wait; what began goes on.
 
     Raises:
         CommandFailed: The configuration is wrong, the service cannot be reached, or the change failed.
     """
     content = _read(config)
     reached = _admin(admin)
-    asyncio.run(_apply(content, reached, is_dry_run, drain_s, report))
+    work = _apply(content, reached, is_dry_run, drain_s, report)
+    asyncio.run(work if ending is None else _waited_for(work, ending, report))
 
 
 def watch(*, config: Path, admin: Path, drain_s: float = 600.0, report: Report) -> None:
@@ -69,11 +72,29 @@ def watch(*, config: Path, admin: Path, drain_s: float = 600.0, report: Report) 
                 if present != applied:
                     applied = present
                     try:
-                        apply(config=config, admin=admin, drain_s=drain_s, report=report)
+                        apply(
+                            config=config,
+                            admin=admin,
+                            drain_s=drain_s,
+                            report=report,
+                            ending=ending,
+                        )
                     except CommandFailed as failure:
                         report(f"not applied: {failure}")
             if ending.wait(LOOK_S):
                 return
+
+
+async def _waited_for(work: Coroutine[Any, Any, None], ending: Ending, report: Report) -> None:
+    """Waits for the end of a change, or for a signal."""
+    task = asyncio.ensure_future(work)
+    while not (await asyncio.wait([task], timeout=LOOK_S))[0]:
+        if ending.is_set():
+            task.cancel()
+            await asyncio.wait([task])
+            report("interrupted; what began goes on")
+            return
+    task.result()
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,0 +1,59 @@
+"""The command that has a running service changed, and signals that come meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.in_process import InProcessHost, until
+
+from outrider.cluster.config.schema import parse_config
+from outrider.cluster.placement.actor_specs import actor_specs
+from outrider.cluster.process.signals import Ending
+from outrider.cluster.roster.actor_status import ActorState
+from outrider.cluster.start.apply import apply
+from outrider.cluster.supervise import admin_file
+from outrider.cluster.supervise.admin_file import Admin
+from outrider.cluster.supervise.applying import Applier
+from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
+
+BEFORE: dict[str, Any] = {"targets": [{"model": "org/t", "replicas": 2}], "drafters": []}
+AFTER: dict[str, Any] = {"targets": [{"model": "org/t"}], "drafters": []}
+
+
+async def test_a_signal_ends_the_wait_for_what_drains(tmp_path: Path) -> None:
+    """The target, whose texts may go on for an hour, goes on ending."""
+    config = parse_config(BEFORE, source="test")
+    supervisor = Supervisor(actor_specs(config), InProcessHost(), SupervisorSettings())
+    supervisor.servicer.apply = Applier(config, supervisor).apply
+    await supervisor.launch()
+    address, credentials = supervisor.admin
+    wanted, told = tmp_path / "wanted.json", list[str]()
+    wanted.write_text(json.dumps(AFTER))
+    ending = Ending()
+    try:
+        with admin_file.written(
+            tmp_path / "admin", Admin(address=address, credentials=credentials)
+        ):
+            change = asyncio.create_task(
+                asyncio.to_thread(
+                    apply,
+                    config=wanted,
+                    admin=tmp_path / "admin",
+                    drain_s=3_600.0,
+                    report=told.append,
+                    ending=ending,
+                )
+            )
+            await until(lambda: any(line.startswith("applied") for line in told))
+            ending.note(signal.SIGTERM)
+            await asyncio.wait_for(change, 60.0)
+        assert told[-1] == "interrupted; what began goes on"
+        states = {status.name: status.state for status in supervisor.status()}
+        assert states["t-1"] is ActorState.DRAINING
+    finally:
+        ending.close()
+        await supervisor.stop(0.0)
