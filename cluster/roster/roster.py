@@ -153,6 +153,8 @@ class Registry:
         self.lease_s = lease_s
         self._leases: dict[str, _Lease] = {}
         self._fences: dict[str, int] = {}
+        self._draining: set[str] = set()
+        """Names of those that take no new sessions, on the roster or not."""
         self._absent: dict[str, Absent] = {}
         self._refused = 0
         self._last_refusal = ""
@@ -192,6 +194,7 @@ class Registry:
     def fence(self, name: str, *, incarnation: int) -> None:
         """Expects one start of `name` and no other from now on, and takes an earlier one off the roster."""
         self._fences[name] = max(incarnation, self._fences.get(name, 0))
+        self._draining.discard(name)
         lease = self._leases.get(name)
         if lease is not None and lease.member.incarnation < incarnation:
             self._drop(name)
@@ -217,13 +220,16 @@ class Registry:
                     "service's supervisor"
                 )
             )
+        if member.name in self._draining:
+            member = replace(member, is_draining=True)
         held = self._leases.get(member.name)
         if held is None or held.member != member:
             self._version += 1
         self._leases[member.name] = _Lease(member, now_s + self.lease_s)
 
     def drain(self, name: str) -> None:
-        """Tells everyone to give an actor no new sessions."""
+        """Tells everyone to give an actor no new sessions, also if it is yet to register."""
+        self._draining.add(name)
         lease = self._leases.get(name)
         if lease is not None and not lease.member.is_draining:
             lease.member = replace(lease.member, is_draining=True)

@@ -115,7 +115,7 @@ class ActorSupervisor:
         """
         count = RestartCount()
         try:
-            while not self._is_ending:
+            while not (self._is_ending or self._is_retiring):
                 death = await self._live(serving)
                 count = count.after_death(served_s=death.served_s, policy=self._settings.restarts)
                 wait_s = self._wait_s(count, death)

@@ -200,3 +200,33 @@ def test_unknown_role_is_refused() -> None:
     with pytest.raises(ValueError, match=r"member\.role is 99"):
         member_from_proto(message)
     assert cluster_pb2.ROLE_UNSPECIFIED == 0
+
+
+def test_an_actor_that_drains_and_registers_again_goes_on_draining() -> None:
+    """It lost its lease or its answer meanwhile, which is no reason to give it sessions."""
+    registry = expecting(MEMBER)
+    registry.register(MEMBER, now_s=0)
+    registry.drain(MEMBER.name)
+    registry.register(MEMBER, now_s=1)
+    assert registry.roster.members == (replace(MEMBER, is_draining=True),)
+    registry.expire(now_s=100)
+    registry.register(MEMBER, now_s=101)
+    assert registry.roster.members == (replace(MEMBER, is_draining=True),)
+
+
+def test_an_actor_that_registers_after_it_was_told_to_go_gets_no_sessions() -> None:
+    """It was being started when the word came."""
+    registry = expecting(MEMBER)
+    registry.drain(MEMBER.name)
+    registry.register(MEMBER, now_s=0)
+    assert registry.roster.members == (replace(MEMBER, is_draining=True),)
+
+
+def test_a_later_start_of_a_name_takes_sessions() -> None:
+    """One that went and is asked for again is as good as any."""
+    registry = expecting(MEMBER)
+    registry.drain(MEMBER.name)
+    later = replace(MEMBER, incarnation=6)
+    registry.fence(later.name, incarnation=6)
+    registry.register(later, now_s=0)
+    assert registry.roster.members == (later,)

@@ -233,3 +233,16 @@ async def test_actors_that_cannot_end_politely_end_and_those_behind_them_too(
         "coordinator",
     }
     assert {one.state for one in running.supervisor.status()} == {ActorState.SERVING}
+
+
+async def test_an_actor_that_is_away_and_told_to_go_does_not_come_back(running: Running) -> None:
+    """What is left of its pause would have it start, and take sessions, while it is seen off."""
+    running.host.failures["t-1"] = crashes(1_000)
+    await running.host.of("t-1")[0].die()
+    await until(lambda: len(running.host.of("t-1")) > 2)
+    change = asyncio.create_task(running.apply(targets=[{"model": "org/t"}], drain_s=600.0))
+    await until(lambda: "t-1" not in running.supervisor.configured)
+    num_starts = len(running.host.of("t-1"))
+    await change
+    assert len(running.host.of("t-1")) == num_starts
+    assert running.serving == {"t", "d", "coordinator"}
