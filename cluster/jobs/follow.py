@@ -97,14 +97,15 @@ class Follower:
             while True:
                 await asyncio.wait({copying}, timeout=POLL_S)
                 self._flush()
-                if self._ending.is_set() and not is_stopping:
+                is_left = self._ending.is_set() and not is_stopping
+                if is_left and ended is None:
                     if not self._stop_on_signal:
                         return None
                     is_stopping = True
                     self._report(f"stopping {self._job}")
                     await asyncio.to_thread(self._server.stop_job, self._job)
                 now = time.monotonic()
-                if ended is not None and (copying.done() or now > deadline):
+                if ended is not None and (copying.done() or now > deadline or is_left):
                     if not copying.done() or not copying.result():
                         await self._catch_up()
                     return ended
@@ -136,10 +137,11 @@ class Follower:
 
     async def _catch_up(self) -> None:
         """Takes the rest of the log of a job that has ended, in one piece."""
+        text = ""
         with contextlib.suppress(OSError, RuntimeError):
             text = await asyncio.to_thread(self._server.get_job_logs, self._job)
-            self._flush()  # what has come meanwhile
-            self._write(text[self._num_characters :])
+        self._flush()  # what has come meanwhile
+        self._write(text[self._num_characters :])
 
     def _flush(self) -> None:
         text = "".join(self._arrived)

@@ -148,6 +148,35 @@ async def test_signal_leaves_the_job() -> None:
     assert server.stopped == []
 
 
+async def test_signal_behind_the_end_of_the_job_leaves_nothing_unwritten() -> None:
+    """The job has ended as it was asked about; the rest of its log comes in one piece, and its end is told."""
+    server = ScriptedServer(breaks=(5,))
+    ending = Ending()
+    written: list[str] = []
+
+    def asked(job: str) -> Any:
+        server.status = JobStatus.SUCCEEDED
+        ending.note(2)
+        return ScriptedServer.get_job_info(server, job)
+
+    server.get_job_info = asked  # type: ignore[method-assign]
+    follower = Follower(
+        cast(JobServer, server),
+        "job",
+        write=written.append,
+        report=lambda line: None,
+        ending=ending,
+        stop_on_signal=False,
+    )
+    try:
+        details = await follower.follow()
+    finally:
+        ending.close()
+
+    assert details is not None
+    assert (details.status, "".join(written)) == (JobStatus.SUCCEEDED, LOG)
+
+
 async def test_signal_stops_the_job_if_wanted() -> None:
     """Once, and the end is waited for."""
     server = ScriptedServer(endless=True)
