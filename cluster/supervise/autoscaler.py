@@ -60,8 +60,6 @@ class Autoscaler:
         try:
             while True:
                 await asyncio.sleep(self._applier.config.autoscaling.interval_s)
-                if not any(scale.least < scale.most for scale in self._applier.scales):
-                    continue
                 try:
                     await self.step()
                 except Exception:  # A defect in here must not cost the service its supervisor.
@@ -73,6 +71,9 @@ class Autoscaler:
 
     async def step(self) -> None:
         """One look, and what follows from it. What takes time goes on by itself."""
+        if not any(scale.least < scale.most for scale in self._applier.scales):
+            self._readings, self._history = (), {}  # What was before says nothing of this time.
+            return
         readings = read(await self._look())
         if readings is None:
             return
@@ -162,7 +163,7 @@ class Autoscaler:
         log.warning("not scaled", entry=entry, wanted=decision.wanted, reason=reason)
 
     def _forget(self, now_s: float, settings: Autoscaling) -> None:
-        """Samples that no window reaches any more, but for one, which shows how far back they go."""
+        """Samples that no window reaches any more, but for one, which shows how far back they go; and entries that are gone."""
         longest_s = max(UNPAID_S, settings.upscale_delay_s, settings.downscale_delay_s)
         entries = {scale.entry for scale in self._applier.scales}
         self._history = {
@@ -170,3 +171,5 @@ class Autoscaler:
             for entry, history in self._history.items()
             if entry in entries
         }
+        self._failures = {k: v for k, v in self._failures.items() if k in entries}
+        self._not_before_s = {k: v for k, v in self._not_before_s.items() if k in entries}

@@ -213,3 +213,35 @@ async def test_one_that_comes_while_its_predecessor_ends_has_a_name_of_its_own(
     assert fresh.startswith("t-1.")
     draining = [s.name for s in running.supervisor.status() if s.state is ActorState.DRAINING]
     assert draining == ["t-1"]
+
+
+async def test_a_shortage_ends_with_the_entry_that_had_it(running: Running) -> None:
+    """One of the same name that comes later is not careful because of it, nor is anything else short."""
+    running.texts = 24
+    running.host.has_room = False
+    await running.look(11)
+    await until(lambda: running.scale.reason.endswith("tried again in 10 s"))
+    running.host.has_room = True
+    await running.apply(targets=[{"model": "org/u", "max_replicas": 3}])
+    await running.look(1)
+    await running.apply()
+    await running.look(12)
+    await until(lambda: not running.applier.is_busy)
+    assert running.applier.replicas["t"] == 3
+
+
+async def test_a_time_without_looks_says_nothing_of_the_load(running: Running) -> None:
+    """The number was fixed for hours; then one look at a service that pauses ends nobody."""
+    running.texts = 12
+    await running.look(12)
+    await running.settles(2)
+    await running.apply(targets=[{"model": "org/t", "replicas": 2}])
+    await running.look(1)
+    running.now_s += 7_200.0
+    running.texts = 0
+    bounds = {"replicas": 2, "min_replicas": 1, "max_replicas": 3}
+    await running.apply(targets=[{"model": "org/t", **bounds}])
+    await running.look(50)
+    assert running.of(Role.TARGET) == {"t", "t-1"}
+    await running.look(60)
+    await running.settles(1)
