@@ -26,7 +26,7 @@ END = "<!-- values:end -->"
 
 SET_BY_CHART = {
     "Config": ("security",),
-    "ServiceConfig": ("listen", "advertise"),
+    "ServiceConfig": ("listen", "advertise", "coordinators"),
     "ClusterConfig": ("address", "auth", "internal_host", "local_resources", "local_dashboard"),
 }
 """Keys of the configuration that are not the user's here, by section."""

@@ -25,6 +25,20 @@ REFUSED = [
         "config.service.listen=0.0.0.0:1",
         "config.service: Additional property listen is not allowed",
     ),
+    (
+        "config.service.coordinators=3",
+        "config.service: Additional property coordinators is not allowed",
+    ),
+    ("service.port=8080", "service.port is 8080, where Ray listens in the same pod"),
+    ("nameOverride=a b", "nameOverride: Does not match pattern"),
+    (
+        r"workers.models.labels.app\.kubernetes\.io/component=x",
+        'Property name of "app.kubernetes.io/component"',
+    ),
+    (
+        "config.targets[0].num_cpus=2",
+        "the actors of workers.models need 3 CPUs together, and its pods have 2",
+    ),
     ("config.cluster.auth=disabled", "config.cluster: Additional property auth is not allowed"),
     ("config.cluster.adress=auto", "config.cluster: Additional property adress is not allowed"),
     ("config.cluster.lease_s=0", "config.cluster.lease_s: Must be greater than or equal to 1"),
@@ -157,6 +171,19 @@ def test_gpus_that_a_pod_lacks_are_missed() -> None:
 
     assert made.returncode != 0
     assert "config.targets[0] needs 1 GPUs, and a pod of workers.target has 0" in made.stderr
+
+
+def test_gpus_of_all_actors_of_a_group_are_counted() -> None:
+    """Ray would wait for one that there is not."""
+    made = template(
+        *("--values", GPU, "--set", "workers.target.actors=2"),
+        *("--set", "config.targets[1].model=/m,config.targets[1].device=cuda"),
+        *("--set", "config.targets[1].resources.target=1,config.targets[1].num_cpus=1"),
+        *("--set", "config.targets[0].num_cpus=1"),
+    )
+
+    assert made.returncode != 0
+    assert "workers.target need 2 GPUs together, and its pods have 1" in made.stderr
 
 
 def test_lint_refuses_too(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import yaml
@@ -13,6 +15,7 @@ from tests.chart.rendered import (
     NAME,
     NAMESPACE,
     SCENARIOS,
+    Object,
     cluster_spec,
     file_of,
     of_kind,
@@ -57,6 +60,56 @@ def test_objects_fit_their_schemas(name: str) -> None:
     objects = scenario(name)
 
     assert [(each["kind"], said) for each in objects for said in schema.problems(each)] == []
+
+
+@pytest.mark.parametrize("mode", ["service", "batch", "train"])
+def test_names_that_yaml_takes_for_something_else_stay_names(mode: str, tmp_path: Path) -> None:
+    """Numbers and truths, and paths with what ends a value."""
+    odd = tmp_path / "odd.yaml"
+    resources = {"cpu": "2", "memory": "4Gi"}
+    workers = {
+        "replicas": 2,
+        "actors": 2,
+        "resources": {"requests": resources, "limits": resources},
+    }
+    security = {
+        "public": {"tlsSecret": "4", "tokenSecret": "5"},
+        "internal": {"tlsSecret": "6", "name": "7"},
+    }
+    values = {
+        "mode": mode,
+        "nameOverride": "1",
+        "fullnameOverride": "on",
+        "image": {"pullSecrets": ["2"]},
+        "ray": {"auth": {"existingSecret": "3"}, "tls": {"enabled": True}},
+        "security": security if mode != "train" else {},
+        "models": {"existingClaim": "8", "mountPath": "/m, n #o", "hubTokenSecret": "9"},
+        "data": {"existingClaim": "10", "mountPath": "/d, e #f"},
+        "secretMounts": [{"name": "11", "mountPath": "/s, t #u"}],
+        "serviceAccount": {"name": "12"},
+        "podMonitor": {"enabled": True},
+        "workers": {"on": workers},
+        "batch": {"input": "in", "output": "out"},
+        "train": {"args": ["demo"], "group": "on"},
+    }
+    odd.write_text(yaml.safe_dump(values))
+    objects = render("--values", str(odd), release="yes")
+
+    assert [(each["kind"], said) for each in objects for said in schema.problems(each)] == []
+    names = [each["metadata"]["name"] for each in objects]
+    labels = [value for each in objects for value in each["metadata"]["labels"].values()]
+    assert {type(text) for text in (*names, *labels)} == {str}
+    assert {"/m, n #o", "/s, t #u"} <= mounted(objects)
+
+
+def mounted(objects: Sequence[Object]) -> set[str]:
+    """Where the pods of Ray mount volumes."""
+    return {
+        mount["mountPath"]
+        for pod in pods(objects)
+        for container in pod.spec["containers"]
+        for mount in container.get("volumeMounts", ())
+    }
 
 
 def test_schemas_refuse_what_is_wrong() -> None:

@@ -41,6 +41,9 @@
 {{- if and (eq .Values.mode "train") (or .Values.security.public.tlsSecret .Values.security.public.tokenSecret .Values.security.internal.tlsSecret) -}}
 {{- fail "security is set, and mode train serves nobody" -}}
 {{- end -}}
+{{- if has (int .Values.service.port) (list 8080 52365) -}}
+{{- fail (printf "service.port is %d, where Ray listens in the same pod: take another" (int .Values.service.port)) -}}
+{{- end -}}
 {{- if and .Values.models.offline .Values.models.hubTokenSecret -}}
 {{- fail "models.hubTokenSecret is set, and models.offline forbids downloads" -}}
 {{- end -}}
@@ -86,16 +89,24 @@
 {{- fail (printf "%s.resources asks for %v of %q, and a pod of workers.%s offers %v (actors)" $place $amount $group $group $settings.actors) -}}
 {{- end -}}
 {{- $count := dig "max_replicas" (dig "replicas" (dig "min_replicas" 1 $actor) $actor) $actor -}}
-{{- $all := mulf $amount $count -}}
-{{- $_ := set $wanted $group (addf $all (get $wanted $group | default 0.0)) -}}
+{{- range $kind, $each := dict "" $amount "GPUs" $needsGpus "CPUs" $needsCpus -}}
+{{- $key := printf "%s/%s" $group $kind -}}
+{{- $_ := set $wanted $key (addf (mulf $each $count) (get $wanted $key | default 0.0)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- range $group, $amount := $wanted -}}
+{{- end -}}
+{{- range $key, $amount := $wanted -}}
+{{- $group := splitList "/" $key | first -}}
+{{- $kind := splitList "/" $key | last -}}
 {{- $settings := get $workers $group -}}
 {{- $pods := dig "maxReplicas" $settings.replicas $settings -}}
-{{- $room := mulf $pods $settings.actors -}}
-{{- if gt $amount $room -}}
+{{- $offers := dict "" $settings.actors "GPUs" (include "outrider.gpus" $settings) "CPUs" (include "outrider.cpus" $settings) -}}
+{{- $room := mulf $pods (get $offers $kind | float64) -}}
+{{- if gt (round $amount 6) $room -}}
+{{- if $kind -}}
+{{- fail (printf "the actors of workers.%s need %v %s together, and its pods have %v" $group $amount $kind $room) -}}
+{{- end -}}
 {{- fail (printf "the actors of the configuration ask for %v of %q together, and workers.%s has room for %v (pods times actors)" $amount $group $group $room) -}}
 {{- end -}}
 {{- end -}}

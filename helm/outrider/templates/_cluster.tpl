@@ -1,11 +1,11 @@
 {{/* The spec of the Ray cluster, of a service and of a job alike. */}}
 {{- define "outrider.rayClusterSpec" -}}
 {{- include "outrider.check" . -}}
-rayVersion: {{ .Values.ray.version }}
+rayVersion: {{ .Values.ray.version | quote }}
 authOptions:
   mode: token
   {{- with .Values.ray.auth.existingSecret }}
-  secretName: {{ . }}
+  secretName: {{ . | quote }}
   {{- end }}
 {{- if .Values.ray.tls.enabled }}
 tlsOptions: {enabled: true}
@@ -49,12 +49,12 @@ workerGroupSpecs:
       {{- include "outrider.pod" (dict "root" . "group" "coordinator" "settings" .Values.coordinator) | nindent 6 }}
   {{- end }}
   {{- range $group, $settings := include "outrider.workers" . | fromYaml }}
-  - groupName: {{ $group }}
+  - groupName: {{ $group | quote }}
     replicas: {{ int $settings.replicas }}
     minReplicas: {{ dig "minReplicas" $settings.replicas $settings | int }}
     maxReplicas: {{ dig "maxReplicas" $settings.replicas $settings | int }}
     resources:
-      {{ $group }}: {{ int $settings.actors | toString | quote }}
+      {{ $group | quote }}: {{ int $settings.actors | toString | quote }}
     rayStartParams:
       {{- include "outrider.rayStartParams" $ | nindent 6 }}
     template:

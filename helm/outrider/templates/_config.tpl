@@ -38,7 +38,7 @@ internal:
   cert: /etc/outrider-tls/internal/tls.crt
   key: /etc/outrider-tls/internal/tls.key
   ca: /etc/outrider-tls/internal/ca.crt
-  name: {{ $internal.name }}
+  name: {{ $internal.name | quote }}
 {{- end }}
 {{- end -}}
 
@@ -71,11 +71,11 @@ internal:
 {{- define "outrider.publicVolumes" -}}
 {{- with .Values.security.public.tlsSecret }}
 - name: public-tls
-  secret: {secretName: {{ . }}, defaultMode: 0440}
+  secret: {secretName: {{ . | quote }}, defaultMode: 0440}
 {{- end }}
 {{- with .Values.security.public.tokenSecret }}
 - name: tokens
-  secret: {secretName: {{ . }}, defaultMode: 0440}
+  secret: {secretName: {{ . | quote }}, defaultMode: 0440}
 {{- end }}
 {{- end -}}
 

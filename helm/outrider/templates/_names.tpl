@@ -20,8 +20,8 @@
 
 {{/* What finds every pod of the release. */}}
 {{- define "outrider.selector" -}}
-app.kubernetes.io/name: {{ include "outrider.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "outrider.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "outrider.labels" -}}

@@ -10,7 +10,7 @@
 metadata:
   labels:
     {{- include "outrider.selector" $root | nindent 4 }}
-    app.kubernetes.io/component: {{ .group }}
+    app.kubernetes.io/component: {{ .group | quote }}
     {{- with .settings.labels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -20,7 +20,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
-  serviceAccountName: {{ include "outrider.serviceAccountName" $root }}
+  serviceAccountName: {{ include "outrider.serviceAccountName" $root | quote }}
   automountServiceAccountToken: {{ and $isHead $values.ray.autoscaling.enabled }}
   {{- if $serves }}
   # A driver finds its Ray node among the processes that it sees.
@@ -147,7 +147,7 @@ spec:
 {{- end -}}
 
 {{- define "outrider.container" -}}
-image: {{ include "outrider.image" . }}
+image: {{ include "outrider.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 securityContext:
   {{- include "outrider.containerSecurityContext" . | nindent 2 }}
@@ -173,7 +173,7 @@ capabilities: {drop: [ALL]}
 {{- with .Values.image.pullSecrets -}}
 imagePullSecrets:
   {{- range . }}
-  - {name: {{ . }}}
+  - {name: {{ . | quote }}}
   {{- end }}
 {{- end -}}
 {{- end -}}
@@ -183,7 +183,7 @@ imagePullSecrets:
 {{- with include "outrider.tokenSecret" . }}
 - name: RAY_AUTH_TOKEN
   valueFrom:
-    secretKeyRef: {name: {{ . }}, key: auth_token}
+    secretKeyRef: {name: {{ . | quote }}, key: auth_token}
 {{- end }}
 {{- end -}}
 
@@ -206,7 +206,7 @@ imagePullSecrets:
 {{- with $values.models.hubTokenSecret }}
 - name: HF_TOKEN
   valueFrom:
-    secretKeyRef: {name: {{ . }}, key: token}
+    secretKeyRef: {name: {{ . | quote }}, key: token}
 {{- end }}
 {{- with .settings.env }}
 {{ toYaml . }}
@@ -230,10 +230,10 @@ true
 - {name: run, mountPath: /run/outrider}
 {{- end }}
 {{- if $values.models.existingClaim }}
-- {name: models, mountPath: {{ $values.models.mountPath }}, readOnly: true}
+- {name: models, mountPath: {{ $values.models.mountPath | quote }}, readOnly: true}
 {{- end }}
 {{- if and $values.data.existingClaim (include "outrider.runsJob" .) }}
-- {name: data, mountPath: {{ $values.data.mountPath }}}
+- {name: data, mountPath: {{ $values.data.mountPath | quote }}}
 {{- end }}
 {{- if eq .group "coordinator" }}
 {{- with include "outrider.publicMounts" .root }}
@@ -244,7 +244,7 @@ true
 - {name: internal-tls, mountPath: /etc/outrider-tls/internal, readOnly: true}
 {{- end }}
 {{- range $index, $secret := $values.secretMounts }}
-- {name: {{ printf "secret-%d" $index }}, mountPath: {{ $secret.mountPath }}, readOnly: true}
+- {name: {{ printf "secret-%d" $index }}, mountPath: {{ $secret.mountPath | quote }}, readOnly: true}
 {{- end }}
 {{- end -}}
 
@@ -253,19 +253,19 @@ true
 - {name: tmp, emptyDir: {}}
 # Ray's object store; no token passes through it.
 - {name: shared-mem, emptyDir: {medium: Memory, sizeLimit: 256Mi}}
-- {name: cache, emptyDir: {sizeLimit: {{ $values.cache.sizeLimit }}}}
+- {name: cache, emptyDir: {sizeLimit: {{ $values.cache.sizeLimit | quote }}}}
 {{- if or (eq .group "coordinator") (include "outrider.runsJob" .) }}
 - name: config
-  configMap: {name: {{ include "outrider.fullname" .root }}}
+  configMap: {name: {{ include "outrider.fullname" .root | quote }}}
 - {name: run, emptyDir: {}}
 {{- end }}
 {{- with $values.models.existingClaim }}
 - name: models
-  persistentVolumeClaim: {claimName: {{ . }}, readOnly: true}
+  persistentVolumeClaim: {claimName: {{ . | quote }}, readOnly: true}
 {{- end }}
 {{- if and $values.data.existingClaim (include "outrider.runsJob" .) }}
 - name: data
-  persistentVolumeClaim: {claimName: {{ $values.data.existingClaim }}}
+  persistentVolumeClaim: {claimName: {{ $values.data.existingClaim | quote }}}
 {{- end }}
 {{- if eq .group "coordinator" }}
 {{- with include "outrider.publicVolumes" .root }}
@@ -274,10 +274,10 @@ true
 {{- end }}
 {{- if and $values.security.internal.tlsSecret (ne .group "head") }}
 - name: internal-tls
-  secret: {secretName: {{ $values.security.internal.tlsSecret }}, defaultMode: 0440}
+  secret: {secretName: {{ $values.security.internal.tlsSecret | quote }}, defaultMode: 0440}
 {{- end }}
 {{- range $index, $secret := $values.secretMounts }}
 - name: {{ printf "secret-%d" $index }}
-  secret: {secretName: {{ $secret.name }}}
+  secret: {secretName: {{ $secret.name | quote }}}
 {{- end }}
 {{- end -}}
