@@ -200,9 +200,11 @@ class Coordinator:
 
     async def update_roster(self, roster: Roster) -> None:
         """Takes in who is alive and who should be. On the event loop."""
-        self._roster = roster
+        before, self._roster = self._roster, roster
         if self._links is not None:
             self._links.update(self._roster)
+        for gone in _names(before) - _names(roster):
+            await self._health.set(gone, health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
         for member in roster.members:
             await self._health.set(member.name, health_pb2.HealthCheckResponse.SERVING)
         for absent in roster.absent:
@@ -248,3 +250,8 @@ class Coordinator:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _names(roster: Roster) -> set[str]:
+    """Names of those who are there, and who should be."""
+    return {one.name for one in roster.members} | {one.name for one in roster.absent}

@@ -156,15 +156,15 @@ class Gateway:
     async def Abort(
         self, request: generation_pb2.AbortRequest, context: Context
     ) -> generation_pb2.AbortResponse:
-        """Ends a running request."""
+        """Ends a running request, wherever it runs: one that was resumed may run at two coordinators for a while."""
         check_request_id(request.request_id)
         running = self._requests.get(request.request_id)
         if running is not None:
             running.abort()
         was_running = running is not None
-        if not was_running and not request.is_local:
+        if not request.is_local:
             settings = self._settings
-            was_running = await other_coordinators.abort(
+            was_running |= await other_coordinators.abort(
                 self._models.roster, settings.name, settings.credentials, request.request_id
             )
         return generation_pb2.AbortResponse(was_running=was_running)

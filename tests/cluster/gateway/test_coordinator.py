@@ -144,6 +144,9 @@ async def test_who_should_be_there_is_named_with_its_reason(
     for name, health in (("d", NOT_SERVING), ("t", SERVING)):
         answer = await stub.Check(health_pb2.HealthCheckRequest(service=name))
         assert answer.status == health
+    await front.coordinator.update_roster(roster_of([there]))
+    answer = await stub.Check(health_pb2.HealthCheckRequest(service="d"))
+    assert answer.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
 async def test_a_request_may_name_a_drafter_that_is_being_started_again(

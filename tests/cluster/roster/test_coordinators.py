@@ -206,6 +206,22 @@ async def test_a_request_is_aborted_through_any_of_them(two: Two) -> None:
     assert not (await two.fronts[1].stub.Abort(abort, timeout=60.0)).was_running
 
 
+async def test_a_request_that_two_of_them_run_is_aborted_at_both(two: Two) -> None:
+    """As when a client resumes at another one before the first has noticed that the stream is gone."""
+    begun = [asyncio.Event() for _ in two.fronts]
+    tasks = [
+        asyncio.create_task(text(front, request(1, ENDLESS, name="mine"), began))
+        for front, began in zip(two.fronts, begun, strict=True)
+    ]
+    async with asyncio.timeout(60.0):
+        for began in begun:
+            await began.wait()
+    abort = generation_pb2.AbortRequest(request_id="mine")
+    assert (await two.fronts[0].stub.Abort(abort, timeout=60.0)).was_running
+    for task in tasks:
+        assert 0 < len(await task) < ENDLESS
+
+
 async def test_they_may_share_a_port_and_strangers_may_not(two: Two, serve: Serve) -> None:
     """A second one of the same service joins at the first one's address; another service is told that the port is taken."""
     address = two.fronts[0].address
