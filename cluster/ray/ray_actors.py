@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -205,8 +206,11 @@ class RayActor:
         started: Started = await _answer(self._handle.start.remote())
         self._settle(started.node_id)
         if started.node_id == self._own_node:
-            # Identified now, while it surely lives: a pid alone could be another's by the time of `kill`.
-            self._process = psutil.Process(started.pid)
+            # Identified now, while it lives: a pid alone could be another's by the time of `kill`.
+            try:
+                self._process = psutil.Process(started.pid)
+            except psutil.NoSuchProcess as error:
+                raise ActorCrashed("its process ended as it began to serve") from error
         return started
 
     async def run(self) -> str:
@@ -237,7 +241,8 @@ def _end(process: psutil.Process) -> None:
     try:
         process.wait(timeout=1.0)
     except psutil.TimeoutExpired:
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 async def _answer(ref: Awaitable[Any]) -> Any:
