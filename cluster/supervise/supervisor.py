@@ -185,10 +185,9 @@ class Supervisor:
         try:
             await self._keep_all(tuple(fresh.values()), tell=tell)
         except BaseException:
-            await asyncio.gather(*(actor.end(0.0) for actor in fresh.values()))
-            for name in fresh:
-                # Why it failed is told to whoever asked for it; there is no such actor.
-                self.servicer.forget_absent(name)
+            undoing = asyncio.create_task(self._undo(tuple(fresh.values())), name="undoing")
+            self._tasks.append(undoing)
+            await asyncio.shield(undoing)  # A change may be called off twice.
             raise
         leaving = [self._actors[one.name] for one in changes if one.kind is not Kind.ADD]
         for one in changes:
@@ -207,6 +206,12 @@ class Supervisor:
         ending.add_done_callback(lambda _: self._forget(leaving))
         self._tasks.append(ending)
         return ending
+
+    async def _undo(self, fresh: Sequence[ActorSupervisor]) -> None:
+        """Ends what a change that failed had begun to start. Why it failed is told to whoever asked for it; there is no such actor."""
+        await asyncio.gather(*(actor.end(0.0) for actor in fresh))
+        for actor in fresh:
+            self.servicer.forget_absent(actor.spec.name)
 
     def _forget(self, left: Iterable[ActorSupervisor]) -> None:
         for actor in left:

@@ -159,6 +159,15 @@ async def test_what_cannot_start_changes_nothing(running: Running) -> None:
     assert running.serving == {"t", "t-1", "t-2", "d", "coordinator"}
 
 
+async def test_a_replacement_that_cannot_start_is_not_missed_afterwards(running: Running) -> None:
+    """Nobody is told for ever of an actor that there is not and will not be."""
+    running.host.failures["d.2"] = refusals("no such folder")
+    with pytest.raises(grpc.aio.AioRpcError, match="no such folder"):
+        await running.apply(drafters=[{"model": "org/d", "max_context": 64}])
+    assert running.serving == {"t", "t-1", "d", "coordinator"}
+    assert await running.absent() == set()
+
+
 async def test_bad_configurations_are_refused(running: Running) -> None:
     """With every problem; and what needs a restart."""
     for sections, code in (

@@ -18,6 +18,7 @@ from outrider.cluster.roster.actor_status import ActorState, ActorStatus
 from outrider.cluster.roster.roster import Roster
 from outrider.cluster.roster.roster_wire import roster_from_proto
 from outrider.cluster.supervise.actor_supervisor import LaunchFailed
+from outrider.cluster.supervise.changes import plan
 from outrider.cluster.supervise.restart_policy import RestartPolicy
 from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
@@ -269,3 +270,31 @@ async def test_coordinator_comes_back_on_its_port(running: Running) -> None:
     await until(lambda: running.status("coordinator").state is ActorState.SERVING)
 
     assert running.host.of("coordinator")[1].settings.listen == "127.0.0.1:9"
+
+
+async def test_a_change_that_is_called_off_twice_leaves_nothing(running: Running) -> None:
+    """As by the load that is gone and by someone who asks for something else: what had begun to start ends all the same."""
+    await running.supervisor.launch()
+    running.host.slow["e"] = asyncio.Event()
+    config = {"targets": [{"model": "t"}], "drafters": [{"model": "d"}, {"model": "e"}]}
+    wanted = actor_specs(parse_config(config, source="test"))
+    changes = plan(running.supervisor.configured, wanted)
+    change = asyncio.create_task(
+        running.supervisor.change(changes, drain_s=0.0, tell=lambda text: None)
+    )
+    await until(lambda: ("prepare", "e") in running.host.order)
+    (fresh,) = running.host.of("e")
+    may_end, kill = asyncio.Event(), fresh.kill
+
+    async def slowly() -> None:
+        await may_end.wait()
+        await kill()
+
+    fresh.kill = slowly  # type: ignore[method-assign]
+    for _ in range(2):
+        change.cancel()
+        await asyncio.sleep(0.05)
+    may_end.set()
+    await asyncio.wait([change])
+    await until(lambda: ("end", "e") in running.host.order)
+    await until(lambda: not running.supervisor.servicer.roster.absent)
