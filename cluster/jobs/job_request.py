@@ -167,6 +167,8 @@ def _packages(entries: Sequence[str]) -> list[str]:
             lines = Path(entry).read_text(encoding="utf-8").splitlines()
         except OSError as error:
             raise CommandFailed(f"--pip {entry} cannot be read: {error.strerror}", USAGE) from None
+        except UnicodeDecodeError:
+            raise CommandFailed(f"--pip {entry} cannot be read: is no UTF-8 text", USAGE) from None
         packages += [line.strip() for line in lines if line.strip() and line.strip()[0] != "#"]
     return packages
 

@@ -51,6 +51,7 @@ def with_configuration(
             "targets": tuple(parameters.get("target") or ()),
             "drafts": tuple(parameters.get("draft") or ()),
             "listen": parameters.get("listen"),
+            "emulate": parameters.get("emulate"),
         }
         config = parse_config(with_flags(completed, **flags), source=str(path or "command line"))
     except ConfigError as error:

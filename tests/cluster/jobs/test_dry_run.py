@@ -162,6 +162,15 @@ def test_refused_before_anything_is_sent(arguments: tuple[str, ...], message: st
     assert re.search(message, " ".join(result.stderr.split())), result.stderr
 
 
+def test_requirements_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    """As those that cannot be read."""
+    (tmp_path / "needs.txt").write_bytes(b"caf\xe9\n")
+    result = submit("--pip", str(tmp_path / "needs.txt"), "bench")
+
+    assert result.exit_code == 2, result.output
+    assert "needs.txt cannot be read: is no UTF-8 text" in " ".join(result.stderr.split())
+
+
 def test_help_of_a_command_is_its_own() -> None:
     """It is shown here, not by a job."""
     result = submit("serve", "--help")

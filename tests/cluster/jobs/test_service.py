@@ -20,6 +20,7 @@ def parse(arguments: Sequence[str]) -> Mapping[str, Any]:
     parser.add_argument("-c", "--config", type=Path)
     parser.add_argument("--target", action="append")
     parser.add_argument("--listen")
+    parser.add_argument("--emulate")
     return vars(parser.parse_args(list(arguments)))
 
 
@@ -75,3 +76,5 @@ def test_flags_are_checked_too() -> None:
     """They lie over the file on the cluster as here."""
     with pytest.raises(CommandFailed, match="'here' is not HOST:PORT"):
         with_configuration(["--listen", "here"], parse, folder=None, mode="token")
+    with pytest.raises(CommandFailed, match="there is no profile 'h10-8b'"):
+        with_configuration(["--emulate", "h10-8b"], parse, folder=None, mode="token")
