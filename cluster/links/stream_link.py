@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 import grpc
@@ -65,6 +65,8 @@ class StreamLink(ABC, Generic[Command, Event, Sink]):
         """
         self.address = address
         self.is_up = False
+        self.on_break: Callable[[], None] = lambda: None
+        """Called when the stream has broken, after its sessions were told."""
         self.num_breaks = 0
         self.last_error = ""
         self._called = called
@@ -176,6 +178,7 @@ class StreamLink(ABC, Generic[Command, Event, Sink]):
         self.num_breaks += 1
         sinks, self._sinks = self._sinks, {}
         self._lost(sinks, reason)
+        self.on_break()
 
 
 def is_end(message: object) -> bool:

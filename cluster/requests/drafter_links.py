@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
@@ -98,8 +99,13 @@ class DrafterLinks(Mapping[str, DraftLink]):
             on_up=lambda link: self._on_up(link.name),
             credentials=self._settings.credentials,
         )
+        link.on_break = self._look_again
         self._links[name] = link
         self._tasks.run(f"drafter {name}", link.run())
+
+    def _look_again(self) -> None:
+        """Who has left the roster is gone once the stream has broken. Later: the link is still at work."""
+        asyncio.get_running_loop().call_soon(lambda: self.update(self._roster))
 
     def _remove(self, name: str) -> None:
         self._tasks.remove(f"drafter {name}")

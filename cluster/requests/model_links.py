@@ -199,8 +199,13 @@ class ModelLinks:
             on_room=self._on_room,
             credentials=self._settings.credentials,
         )
+        link.on_break = self._look_again
         self.targets[address] = link
         self._tasks.run(f"target {address}", link.run())
+
+    def _look_again(self) -> None:
+        """Who has left the roster is gone once the stream has broken. Later: the link is still at work."""
+        asyncio.get_running_loop().call_soon(lambda: self.update(self.roster))
 
     def _target_up(self, link: TargetLink) -> None:
         info = link.info

@@ -105,6 +105,36 @@ async def test_the_roster_brings_and_takes_actors(serve: Serve, target: Scripted
     assert list(model.drafters) == []
 
 
+async def test_who_left_the_roster_is_forgotten_once_the_stream_breaks(
+    serve: Serve, target: ScriptedTarget
+) -> None:
+    """A node is lost: its leases end before its streams do, and no further roster comes."""
+    front = await serve()
+    other, drafter = ScriptedTarget(Script(), name="u"), ScriptedDrafter("d")
+    there = member("t", Role.TARGET, target.address)
+    lost = [
+        member("u", Role.TARGET, await other.start()),
+        member("d", Role.DRAFTER, await drafter.start()),
+    ]
+    await front.coordinator.update_roster(roster_of([there, *lost]))
+    await named(front, {target.name, "u", "d"})
+    await front.coordinator.update_roster(roster_of([there]))
+    await named(front, {target.name, "u", "d"})
+    await other.stop()
+    await drafter.stop()
+    await named(front, {target.name})
+
+
+async def named(front: Front, names: set[str]) -> None:
+    """Waits until the status names these workers."""
+    async with asyncio.timeout(60.0):
+        while True:
+            status = await front.stub.GetStatus(generation_pb2.GetStatusRequest())
+            if {one.name for one in status.actors if one.role != "coordinator"} == names:
+                return
+            await asyncio.sleep(0.01)
+
+
 async def ready(front: Front, drafter: str, is_ready: bool) -> None:
     """Waits until a drafter is listed as ready or not."""
     async with asyncio.timeout(60.0):
