@@ -54,7 +54,7 @@ print(json.dumps(codes))
 SMALL = (
     *("--text-rows", "16", "--own-rows", "16", "--row-length", "20", "--prompt-length", "6"),
     *("--rows-per-step", "5", "--minutes", "0", "--device", "cpu", "--threads", "1"),
-    *("--heads", "2", "--inner", "16", "--text-steps", "6", "--own-steps", "2"),
+    *("--heads", "2", "--inner", "16", "--text-steps", "4", "--own-steps", "2"),
 )
 
 
@@ -124,7 +124,7 @@ def test_two_workers_train_what_one_does(tmp_path: Path) -> None:
     assert load_speculator(two / "mlp_speculator").config.inner == 16
     assert not (two / "progress" / "ray").exists()
     assert with_one["acceptance"].keys() == with_two["acceptance"].keys()
-    # The order of sums shows after some decimals. A worker that learns of its own rows alone is 0.3 away.
+    # The order of sums shows after some decimals. They grow with every step. A worker that learns of its own rows alone is 0.26 away.
     assert far(weights(two), weights(one)) < 0.02
 
 
