@@ -167,13 +167,10 @@ class Planner:
             )
 
     def _is_caught_up(self, rows: Int64s) -> bool:
-        """Drafters have answered for all that they missed when they were woken, and at all for half of the sessions: prompts are read first."""
+        """Drafters have answered for all that they missed when they were woken."""
         table = self._state.table
         drafted = rows[self.start.drafted(rows)]
-        heard_E = table.heard_S[drafted]
-        num_heard = np.count_nonzero(heard_E >= table.prompts_S[drafted])
-        is_awake = bool((heard_E >= table.woken_S[drafted]).all())
-        return len(drafted) > 0 and is_awake and 2 * num_heard >= len(drafted)
+        return len(drafted) > 0 and bool((table.heard_S >= table.woken_S)[drafted].all())
 
     def take_busy(self, now: float) -> float:
         """Fraction of the time since the last call in which passes ran, 0 to 1."""

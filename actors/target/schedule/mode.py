@@ -121,8 +121,8 @@ class Mode:
         Args:
             speed: Tokens over those that plain decoding would commit in its time, were it as fast as it was timed.
             rounds: That time, in rounds of plain decoding.
-            is_caught_up: Drafters have answered for all sessions since they were woken, and for most at all. They first run what they have
-                missed, which a trial pays for and does not judge, nor does a load that begins; once they are caught up all rounds count.
+            is_caught_up: Drafters have answered for all sessions since they were woken. They first run what they have missed, which
+                a trial pays for and does not judge; once they are caught up all rounds count.
         """
         load = self._load
         here, there = (load.drafted, load.plain) if load.drafts else (load.plain, load.drafted)
@@ -131,11 +131,6 @@ class Mode:
             self._latest.pay_more((here.mean - speed) * rounds if here.weight else 0.0)
             return
         if not load.trial:
-            begins = load.drafts and not there.weight
-            if begins:
-                load.lost += (1.0 - speed) * rounds
-                if not (is_caught_up or here.weight) and load.lost <= PROBE_ROUNDS:
-                    return
             # Plain decoding commits so many tokens in a round's worth.
             plain = load.plain.mean if load.plain.weight else min(load.drafted.mean, 1.0)
             load.budget = min(load.budget + PROBE_SHARE * plain * rounds, ROUNDS)
@@ -144,10 +139,12 @@ class Mode:
                 return
             # What has become slower than the other way is thought to be makes a trial of that one a gain, if it is true.
             is_slow = has_changed and here.mean < there.mean
-            # Plain decoding that never ran is thought to be as fast as it was timed. Looked at after eight rounds, or once as many are lost.
-            # Twice the error: these rounds may be those of drafters that begin.
-            if begins and (here.is_time or load.lost > PROBE_ROUNDS):
-                is_slow = here.mean + 2.0 * here.error < 1.0
+            if load.drafts and not there.weight:
+                # Plain decoding that never ran is thought to be as fast as it was timed. Looked at after eight rounds, or once as many are lost.
+                # Twice the error: these rounds may be those of drafters that begin.
+                load.lost += (1.0 - speed) * rounds
+                if here.is_time or load.lost > PROBE_ROUNDS:
+                    is_slow = here.mean + 2.0 * here.error < 1.0
             if load.budget >= load.price or is_slow:
                 load.trial, load.lost = PROBE_ROUNDS, 0.0
                 load.tried.clear()

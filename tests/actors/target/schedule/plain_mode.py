@@ -26,7 +26,7 @@ class PlainRound:
     plain_s: float
     """Seconds that plain decoding took for so many sessions when it was timed."""
     caught_up: bool = True
-    """Drafters have answered for all sessions what these had grown by when they were woken, and at all for half of them."""
+    """Drafters have answered for all sessions what these had grown by when they were woken."""
     counts: bool = True
     """False: it read a part of a prompt, or no other ran right before it."""
 
@@ -141,20 +141,17 @@ def modes(rounds: Sequence[PlainRound], drafted: int) -> list[bool]:
             prices[latest] = price
             continue
         if trial is None:
-            begins = here and not speeds[load, there]
-            if begins:
-                # Plain decoding that never ran is thought to take what was timed.
-                lost[load] += (1.0 - speed) * lasted
-                if not one.caught_up and not speeds[load, here] and lost[load] <= 8:
-                    continue
             plain = mean(load, False) if speeds[load, False] else min(mean(load, True), 1.0)
             budgets[load] = min(budgets[load] + 0.01 * plain * lasted, 256.0)
             has_changed = learn(load, here, speed)
             if taken[load, here] % 8 == 0 and turn(load):
                 continue
             is_gain = has_changed and mean(load, here) < mean(load, there)
-            if begins and (taken[load, here] % 8 == 0 or lost[load] > 8):
-                is_gain = mean(load, here) + 2.0 * math.sqrt(variance(load, here)) < 1.0
+            if here and not speeds[load, there]:
+                # Plain decoding that never ran is thought to take what was timed.
+                lost[load] += (1.0 - speed) * lasted
+                if taken[load, here] % 8 == 0 or lost[load] > 8:
+                    is_gain = mean(load, here) + 2.0 * math.sqrt(variance(load, here)) < 1.0
             if budgets[load] >= prices[load] or is_gain:
                 trial, lost[load], tried, judged, counted = load, 0.0, [], [], 0
             continue

@@ -90,13 +90,6 @@ def test_one_slow_round_at_the_start_leaves_nobody() -> None:
     assert load.drafted > 45
 
 
-def test_drafters_that_read_prompts_first_are_not_left_for_it() -> None:
-    """A crowd comes: for twelve rounds nobody has candidates, and each is longer than a plain one. Then drafting gains."""
-    load, mode = Load(2.0, 1.25, sleeps=12), Mode()
-    load.run(mode, 60)
-    assert load.drafted > 45
-
-
 @pytest.mark.parametrize("speed", [1.05, 1.3, 3.0])
 def test_a_better_way_goes_on_and_the_other_is_seldom_tried(speed: float) -> None:
     """Plain decoding is tried as cheaply."""

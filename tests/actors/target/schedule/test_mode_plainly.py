@@ -116,7 +116,7 @@ class Scene:
         self.rows = [
             made.open(
                 Sampling(seed=number, max_tokens=64, ignore_eos=True),
-                prompt=(1, 2, 3) * 4,
+                committed=(1, 2, 3) * 4,
                 speculation=Speculation(enabled=number > 0),
             )
             for number in range(4)
