@@ -66,11 +66,15 @@ def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def watched(
-    server: ScriptedServer, *, signal: int | None = None, stop: bool = False
+    server: ScriptedServer,
+    *,
+    signal: int | None = None,
+    stop: bool = False,
+    ending: Ending | None = None,
 ) -> tuple[Any, str]:
     """Follows the job; what it wrote, too."""
     written: list[str] = []
-    ending = Ending()
+    ending = ending or Ending()
     follower = Follower(
         cast(JobServer, server),
         "job",
@@ -152,7 +156,6 @@ async def test_signal_behind_the_end_of_the_job_leaves_nothing_unwritten() -> No
     """The job has ended as it was asked about; the rest of its log comes in one piece, and its end is told."""
     server = ScriptedServer(breaks=(5,))
     ending = Ending()
-    written: list[str] = []
 
     def asked(job: str) -> Any:
         server.status = JobStatus.SUCCEEDED
@@ -160,21 +163,10 @@ async def test_signal_behind_the_end_of_the_job_leaves_nothing_unwritten() -> No
         return ScriptedServer.get_job_info(server, job)
 
     server.get_job_info = asked  # type: ignore[method-assign]
-    follower = Follower(
-        cast(JobServer, server),
-        "job",
-        write=written.append,
-        report=lambda line: None,
-        ending=ending,
-        stop_on_signal=False,
-    )
-    try:
-        details = await follower.follow()
-    finally:
-        ending.close()
+    details, written = await watched(server, ending=ending)
 
     assert details is not None
-    assert (details.status, "".join(written)) == (JobStatus.SUCCEEDED, LOG)
+    assert (details.status, written) == (JobStatus.SUCCEEDED, LOG)
 
 
 async def test_signal_stops_the_job_if_wanted() -> None:
