@@ -12,7 +12,7 @@ from outrider.cluster.plan.planner import LoadPoint, Plan, describe, plan
 from outrider.cluster.plan.serving_ways import Option
 from outrider.cluster.plan.trial import Tried
 from outrider.cluster.process.command_failed import USAGE, CommandFailed
-from outrider.cluster.simulate.simulate_command import quiet
+from outrider.cluster.simulate.simulate_command import VIRTUAL_TIME, quiet
 
 HEADINGS = ("way", "GPUs", "tokens/s", "a request", "x plain", "expected", "$ a million")
 """Of the columns of `rows_of`."""
@@ -118,6 +118,7 @@ def _pays(loads: Sequence[LoadPoint]) -> list[str]:
 def told(made: Plan) -> dict[str, Any]:
     """For programs. `loads` is what the closed form says; `best` and `others` were tried in virtual time."""
     return {
+        "emulated": VIRTUAL_TIME,
         "best": None if made.best is None else _option(made.best.option, made.best.expected),
         "others": [_option(one.option, one.expected) for one in made.others],
         "loads": [

@@ -31,6 +31,9 @@ HEADINGS = (
 )
 """Of the columns of `row_of`."""
 
+VIRTUAL_TIME = "devices by their profiles, in virtual time"
+"""What is emulated about every figure."""
+
 
 def simulate(
     files: Sequence[Path],
@@ -84,7 +87,7 @@ def row_of(figures: ComparedFigures) -> tuple[str, ...]:
 
 def told(figures: ComparedFigures) -> dict[str, Any]:
     """For programs."""
-    return asdict(figures)
+    return {**asdict(figures), "emulated": VIRTUAL_TIME}
 
 
 @contextmanager

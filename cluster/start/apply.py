@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,10 @@ PLAN_S = 30.0
 """Bound on the plan, which is made from memory."""
 
 Report = Callable[[str], None]
+
+
+class NotNow(CommandFailed):
+    """What is wanted may be possible a moment later: nobody answers yet, or another change goes on."""
 
 
 def apply(
@@ -58,11 +63,24 @@ def apply(
     asyncio.run(work if ending is None else _waited_for(work, ending, report))
 
 
-def watch(*, config: Path, admin: Path, drain_s: float = 600.0, report: Report) -> None:
+def watch(
+    *,
+    config: Path,
+    admin: Path,
+    drain_s: float = 600.0,
+    report: Report,
+    ending: Ending | None = None,
+) -> None:
     """Applies a configuration file, and again whenever it changes, until SIGINT or SIGTERM. What cannot be applied is reported
-    and leaves the service as it is. Arguments: as `apply`."""
-    applied: bytes | None = None
-    with ending_by_signal() as ending:
+    and leaves the service as it is; it is tried again while the reason is one that passes (`NotNow`).
+
+    Args:
+        config: As in `apply`, like `admin`, `drain_s` and `report`.
+        ending: What ends it, in place of a signal.
+    """
+    with nullcontext(ending) if ending is not None else ending_by_signal() as ended:
+        applied: bytes | None = None
+        said = ""
         while True:
             try:
                 present = config.read_bytes()
@@ -70,18 +88,19 @@ def watch(*, config: Path, admin: Path, drain_s: float = 600.0, report: Report) 
                 report(f"cannot read {config}: {error.strerror}")
             else:
                 if present != applied:
-                    applied = present
+                    line, applied = "", present
                     try:
                         apply(
-                            config=config,
-                            admin=admin,
-                            drain_s=drain_s,
-                            report=report,
-                            ending=ending,
+                            config=config, admin=admin, drain_s=drain_s, report=report, ending=ended
                         )
                     except CommandFailed as failure:
-                        report(f"not applied: {failure}")
-            if ending.wait(LOOK_S):
+                        line = f"not applied: {failure}"
+                        if isinstance(failure, NotNow):
+                            applied = None
+                    if line not in ("", said):
+                        report(line)
+                    said = line
+            if ended.wait(LOOK_S):
                 return
 
 
@@ -111,7 +130,8 @@ def _admin(path: Path) -> Admin:
     try:
         return admin_file.read(path)
     except BadAdminFile as error:
-        raise CommandFailed(str(error), USAGE) from error
+        # A service that starts again writes it anew.
+        raise NotNow(str(error), USAGE) from error
 
 
 async def _apply(
@@ -140,19 +160,20 @@ async def _apply(
     except UnfitTls as error:
         raise CommandFailed(str(error), USAGE) from error
     except TimeoutError as error:
-        raise CommandFailed(
+        raise NotNow(
             f"the supervisor at {admin.address} did not answer within {PLAN_S:g} s", UNAVAILABLE
         ) from error
     except grpc.aio.AioRpcError as error:
         if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
             raise CommandFailed(error.details() or "", USAGE) from error
         if error.code() is grpc.StatusCode.UNAVAILABLE:
-            raise CommandFailed(
+            raise NotNow(
                 f"nobody answers at {admin.address}, where the admin file says that the service is; it has ended, or its machine "
                 f"cannot be reached ({error.details()})",
                 UNAVAILABLE,
             ) from error
-        raise CommandFailed(f"{error.details()} ({error.code().name})", FAILED) from error
+        failed = NotNow if error.code() is grpc.StatusCode.ABORTED else CommandFailed
+        raise failed(f"{error.details()} ({error.code().name})", FAILED) from error
 
 
 def _show(plan: cluster_pb2.ApplyPlan, report: Report) -> None:

@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from outrider.client.cli.shared import flags
 from outrider.client.cli.shared.exits import ExitCode
 from outrider.client.cli.shared.printing import print_json, print_table, table_of
 
-EMULATED = "all figures are emulated: devices by their profiles, in virtual time"
-"""Said below each table."""
+
+def _print(table: Table, emulated: str) -> None:
+    """With a line that says so."""
+    print_table(table)
+    print(f"all figures are emulated: {emulated}")
 
 
 def simulate(
@@ -50,8 +54,7 @@ def simulate(
         holds = module.simulate(files, seconds=seconds, report=report)
     finally:
         if table.row_count:
-            print_table(table)
-            print(EMULATED)
+            _print(table, module.VIRTUAL_TIME)
     if not holds:
         raise typer.Exit(ExitCode.FAILURE)
 
@@ -87,7 +90,6 @@ def plan(
     table = table_of(*module.HEADINGS, names=("way",))
     for row in module.rows_of(request, made):
         table.add_row(*row)
-    print_table(table)
-    print(EMULATED)
+    _print(table, module.VIRTUAL_TIME)
     for line in module.lines_of(request, made):
         print(line)

@@ -95,6 +95,7 @@ def test_the_command_names_the_best_way_and_where_it_pays(tmp_path: Path) -> Non
     done = CliRunner().invoke(app, ["plan", str(file), "--trials", "1", "--json"])
     assert done.exit_code == 0, done.output
     made = json.loads(done.stdout.strip().splitlines()[-1])
+    assert "virtual time" in made["emulated"]
     assert made["best"]["drafter"] == "near"
     assert made["best"]["speed_up"] > 1.3
     assert made["loads"][0]["pays"]
