@@ -20,7 +20,7 @@ _LOCAL = "file://"
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """Longest line: four times what a request may be. Beyond it the file is no JSON Lines, and would not fit in memory."""
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 def is_remote(place: str) -> bool:
@@ -86,7 +86,7 @@ def read_lines(place: str) -> Iterator[tuple[int, bytes]]:
                     f"{place}, line {number} is longer than {MAX_LINE_BYTES} bytes; one JSON object a line is needed"
                 )
             if number == 1:
-                line = line.removeprefix(_BOM)
+                line = line.removeprefix(BOM)
             if line := line.strip():
                 yield number, line
 

@@ -10,18 +10,20 @@ from __future__ import annotations
 import math
 import os
 import pickle
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
 import ray
 import ray.data
+from ray.data.datasource import FileBasedDatasource
 
 from outrider.client.batch.batch_job import Job
 from outrider.client.batch.batch_run import BatchRun, RunSettings, Written
 from outrider.client.batch.parts import PartsOutput
-from outrider.client.batch.places import remote
+from outrider.client.batch.places import BOM, remote
 from outrider.client.batch.record import BatchRecord, parse
 from outrider.client.connection import event_loop
 from outrider.client.connection.errors import InvalidRequest, OutriderError
@@ -77,8 +79,9 @@ def run_shards(
     )
     filesystem, path = remote(job.source)
     each = replace(settings, concurrency=math.ceil(settings.concurrency / job.shards))
-    lines = ray.data.read_text(
-        path, filesystem=filesystem, override_num_blocks=job.shards * BLOCKS_OF_AN_ACTOR
+    lines = ray.data.read_datasource(
+        Lines(path, filesystem=filesystem),
+        override_num_blocks=job.shards * BLOCKS_OF_AN_ACTOR,
     )
     answered = lines.map_batches(
         Shard,
@@ -91,6 +94,14 @@ def run_shards(
         if row["error"]:
             raise pickle.loads(row["error"])
         on_written(Written(is_ok=bool(row["is_ok"]), tokens=int(row["tokens"])))
+
+
+class Lines(FileBasedDatasource):
+    """Files of lines, as bytes. Ray's own reader of texts wants UTF-8 in all of a file, and ends lines at other characters too."""
+
+    def _read_stream(self, f: Any, path: str) -> Iterator[pa.Table]:
+        """See `FileBasedDatasource`."""
+        yield pa.table({"line": pa.array(f.readall().split(b"\n"), pa.large_binary())})
 
 
 class Shard:
@@ -113,8 +124,8 @@ class Shard:
             error, pickled.
         """
         entries = [
-            parse(0, str(line).removeprefix("\ufeff").strip().encode(), model=self._job.model)
-            for line in batch["text"]
+            parse(0, line.removeprefix(BOM).strip(), model=self._job.model)
+            for line in batch["line"]
         ]
         records = [e for e in entries if isinstance(e, BatchRecord) and e.id in self._wanted]
         written: list[Written] = []

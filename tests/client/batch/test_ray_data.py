@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ pytest.importorskip("ray")
 
 PLAIN = (sys.executable, "-c", "from outrider.client.cli import main; main()")
 NUM_LINES = 61
+PROMPT = "a\u2028b\u0085c"
+"""Holds what ends a line of a text, and none of JSON Lines."""
 
 SCRIPT = """
 import os, sys
@@ -61,9 +64,11 @@ def environment() -> dict[str, str]:
 def test_shards_go_on_where_a_run_has_ended(fake: FakeService, tmp_path: Path) -> None:
     """Answers of an earlier run, in the output and in a part, stay; each record is there once, and no part is left."""
     records = [
-        (chat if number % 3 == 0 else completion)(f"r{number}") for number in range(NUM_LINES - 1)
+        (chat if number % 3 == 0 else partial(completion, prompt=PROMPT))(f"r{number}")
+        for number in range(NUM_LINES - 1)
     ]
-    source = write(tmp_path / "in.jsonl", *records, b"{")
+    lines = [json.dumps(record, ensure_ascii=False).encode() for record in records]
+    source = write(tmp_path / "in.jsonl", *lines, b"{\xff")
     out, summary = tmp_path / "out.jsonl", tmp_path / "summary.json"
     reference = tmp_path / "reference.jsonl"
     command = ("-a", fake.address, "--concurrency", "4")
