@@ -151,13 +151,19 @@ def run_job(job: Job, found: Survey, *, watcher: Watcher) -> BatchReport:
             _ray_data().run_shards(job, wanted, settings, fingerprints, count)
         wall_s = time.perf_counter() - began_s
         output.finish()
+        summary = summarise(output.answers())
+        missing = len(found.line_by_id) - summary.total.ok - summary.total.failed
+        if missing:
+            raise InvalidRequest(
+                f"{missing} records have no answer: the input has lost lines while it was run"
+            )
         return BatchReport(
             records=len(found.line_by_id),
             done_before=len(done),
             concurrency=settings.concurrency,
             wall_s=wall_s,
             tokens=tokens,
-            summary=summarise(output.answers()),
+            summary=summary,
             baseline=_baseline(job, found, output, concurrency=settings.concurrency),
             emulated=emulated,
         )

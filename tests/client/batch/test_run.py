@@ -18,6 +18,7 @@ from outrider.client import (
     Completion,
     FinishReason,
     Generation,
+    InvalidRequest,
     ModelExchanged,
     Output,
     Overloaded,
@@ -26,9 +27,11 @@ from outrider.client import (
     Unavailable,
 )
 from outrider.client.batch.answers_file import LocalOutput
+from outrider.client.batch.batch_job import Job
 from outrider.client.batch.batch_run import BatchRun, RunSettings
 from outrider.client.batch.places import read_lines
 from outrider.client.batch.survey import survey
+from outrider.client.batch.whole_batch import Watcher, look_through, run_job
 
 if TYPE_CHECKING:
     from tests.client.conftest import Failure, FakeService
@@ -158,6 +161,17 @@ async def test_an_exchange_of_the_model_ends_the_run(
         await run(tmp_path / "later", fake.address, concurrency=1, fingerprints=fingerprints)
     assert read(tmp_path / "later" / "out.jsonl") == []
     assert [request.model_fingerprint for request in fake.requests] == [former]
+
+
+def test_an_input_that_loses_lines_is_told(fake: FakeService, tmp_path: Path) -> None:
+    """Records that were looked through and never came again are no success; those that came are answered."""
+    source = write(tmp_path / "in.jsonl", completion("a"), completion("b"), completion("c"))
+    job = Job(source=str(source), destination=str(tmp_path / "out.jsonl"), address=fake.address)
+    found = look_through(job)
+    write(source, completion("a"))
+    with pytest.raises(InvalidRequest, match="2 records have no answer"):
+        run_job(job, found, watcher=Watcher())
+    assert [line["custom_id"] for line in read(tmp_path / "out.jsonl")] == ["a"]
 
 
 class Counting:
