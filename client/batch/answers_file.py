@@ -99,16 +99,22 @@ class LocalOutput:
                 os.close(folder)
 
     def append(self, line: bytes) -> None:
-        """Writes one line.
+        """Writes one line, or nothing of it: another may come after one that failed.
 
         Raises:
-            OutriderError: The file took only a part of it, or nothing.
+            OutriderError: The file did not take it.
         """
         rest = memoryview(line)
         self._is_dirty = True
         with self._writing():
-            while rest:
-                rest = rest[os.write(self._fd, rest) :]
+            try:
+                while rest:
+                    rest = rest[os.write(self._fd, rest) :]
+            except OSError:
+                written = len(line) - len(rest)
+                if written:
+                    os.ftruncate(self._fd, os.fstat(self._fd).st_size - written)
+                raise
 
     def sync(self) -> None:
         """Writes through to the disk."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,27 @@ def test_a_full_disk_ends_the_run() -> None:
     with pytest.raises(OutriderError, match="No space left"):
         output.append(line_of(1))
     output.close()
+
+
+def test_a_line_that_does_not_fit_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was answered at the same moment and does fit comes after whole lines."""
+    file = tmp_path / "out.jsonl"
+    output = LocalOutput(file)
+    output.append(line_of(1))
+    room = [20]
+
+    def write(descriptor: int, data: memoryview) -> int:
+        if not room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return original(descriptor, data[: room.pop()])
+
+    original = os.write
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(OutriderError, match="No space left"):
+        output.append(line_of(2))
+    monkeypatch.undo()
+    output.append(line_of(3))
+    output.close()
+    assert file.read_bytes() == line_of(1) + line_of(3)
