@@ -8,6 +8,7 @@ from pathlib import Path
 from outrider.client.async_client import AsyncClient
 from outrider.client.connection.access import Tls
 from outrider.client.connection.channel import DEFAULT_ADDRESS
+from outrider.client.connection.retry import RetryPolicy
 from outrider.client.connection.timeouts import REQUEST_TIMEOUT_S
 
 
@@ -58,5 +59,11 @@ class Job:
     """Actors of a Ray cluster that send; 0: this process does."""
 
     def client(self) -> AsyncClient:
-        """A client of the service."""
-        return AsyncClient(self.address, timeout_s=self.timeout_s, tls=self.tls, token=self.token)
+        """A client of the service. A stream that broke is given up in time for the run to be."""
+        return AsyncClient(
+            self.address,
+            timeout_s=self.timeout_s,
+            retry=RetryPolicy(patience_s=min(self.patience_s, self.timeout_s)),
+            tls=self.tls,
+            token=self.token,
+        )

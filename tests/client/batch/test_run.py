@@ -133,6 +133,25 @@ async def test_an_outage_ends_the_run_and_no_record(fake: FakeService, tmp_path:
     assert read(tmp_path / "out.jsonl") == []
 
 
+async def test_an_outage_amid_a_stream_ends_the_run(
+    fake: FakeService, failure: type[Failure], tmp_path: Path
+) -> None:
+    """After the patience of the run, however long a request may take."""
+    job = Job(
+        source=str(write(tmp_path / "in.jsonl", completion("a"))),
+        destination=str(tmp_path / "out.jsonl"),
+        address=fake.address,
+        timeout_s=3600.0,
+        patience_s=0.1,
+    )
+    away = grpc.StatusCode.UNAVAILABLE
+    fake.failures = [failure(code=away, after_tokens=3), *[failure(code=away)] * 1000]
+    running = asyncio.to_thread(run_job, job, look_through(job), watcher=Watcher())
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(running, 60)
+    assert read(tmp_path / "out.jsonl") == []
+
+
 async def test_missing_credentials_end_the_run(
     fake: FakeService, failure: type[Failure], tmp_path: Path
 ) -> None:
