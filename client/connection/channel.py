@@ -31,7 +31,7 @@ _UNIX = re.compile(r"unix:[^\0\ud800-\udfff]+")
 
 
 def parse_addresses(addresses: str | Sequence[str]) -> tuple[str, ...]:
-    """One or more `HOST[:PORT]`, as a list or separated by commas, as gRPC targets.
+    """One or more `HOST[:PORT]`, as a list or separated by commas, as gRPC targets, each once.
 
     `unix:PATH` is taken as it is. An IPv6 host is written in brackets.
 
@@ -44,7 +44,7 @@ def parse_addresses(addresses: str | Sequence[str]) -> tuple[str, ...]:
     parts = addresses.split(",") if isinstance(addresses, str) else list(addresses)
     if not parts:
         raise InvalidRequest("no address is given; HOST:PORT is needed", field="address")
-    return tuple(_parse_address(part.strip()) for part in parts)
+    return tuple(dict.fromkeys(_parse_address(part.strip()) for part in parts))
 
 
 def channel_options(connect_timeout_s: float) -> list[tuple[str, int]]:

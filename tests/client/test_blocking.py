@@ -347,6 +347,13 @@ def test_a_text_is_never_of_two_models(make_fake: MakeFake, failure: type[Failur
             client.generate("hello", model_fingerprint="cafe")
 
 
+def test_an_address_that_is_named_twice(fake: FakeService) -> None:
+    """Is one: who refuses there has refused for good."""
+    twice = [fake.address, fake.address]
+    with Client(twice, retry=QUICK) as client, pytest.raises(ModelExchanged):
+        client.generate("hello", model_fingerprint="cafe")
+
+
 def test_resume_gives_up(fake: FakeService, failure: type[Failure]) -> None:
     """Without any progress the outage is bounded; the error holds what had arrived."""
     cut = grpc.StatusCode.UNAVAILABLE

@@ -17,6 +17,7 @@ from outrider.client.connection.errors import InvalidRequest
         ("[fe80::1%eth0]", ("[fe80::1%eth0]:50051",)),
         ("a:1, b.example.org:2", ("a:1", "b.example.org:2")),
         (["a:1", "b"], ("a:1", "b:50051")),
+        ("a,b:1,a:50051", ("a:50051", "b:1")),
         ("unix:/run/outrider.sock", ("unix:/run/outrider.sock",)),
     ],
 )
