@@ -70,7 +70,7 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
         InvalidRequest: The file cannot be read, or a line is no prompt; names the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"{path} cannot be read: {error}", field="prompts") from None
     parse = _parse_json if path.suffix == ".jsonl" else _parse_text

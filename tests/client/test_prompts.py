@@ -33,6 +33,16 @@ def test_json_lines(tmp_path: Path) -> None:
     assert three.messages == (Message("user", "hi"),)
 
 
+@pytest.mark.parametrize("name", ["prompts.jsonl", "prompts.txt"])
+def test_lines_end_at_newlines_only(tmp_path: Path, name: str) -> None:
+    """Files of other systems are read, and what ends a line elsewhere belongs to the text."""
+    file = tmp_path / name
+    said = ["one\u2028more\x85", "two"]
+    lines = [f'{{"prompt": "{text}"}}' if file.suffix == ".jsonl" else text for text in said]
+    file.write_bytes("\r\n".join(lines).encode("utf-8-sig"))
+    assert [prompt.text for prompt in read_prompts(file)] == said
+
+
 @pytest.mark.parametrize(
     "line",
     [
