@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
+_CLOSED = "the client was closed"
+
 
 class AsyncClient:
     """Talks to an Outrider service.
@@ -222,9 +224,11 @@ class AsyncClient:
         for address in self._connections.addresses:
             stub = self._connections.stub(address)
             try:
-                answer = await stub.Abort(request, timeout=timeout_s)
-            except grpc.RpcError as error:
-                failure = from_rpc_error(error, request_id=request_id)
+                with closing_told(lambda: Cancelled(_CLOSED, request_id=request_id)):
+                    answer = await stub.Abort(request, timeout=timeout_s)
+            except grpc.RpcError as rpc_error:
+                error = from_rpc_error(rpc_error, request_id=request_id)
+                failure = await self._connections.explained(error, address)
             else:
                 answers.append(answer.was_running)
         if failure is not None and not answers:
@@ -353,7 +357,7 @@ class AsyncClient:
             address = self._connections.current
             left_s = max(0.001, deadline_s - time.monotonic())
             try:
-                with closing_told(lambda: Cancelled("the client was closed")):
+                with closing_told(lambda: Cancelled(_CLOSED)):
                     return await call(self._connections.stub(address), left_s)
             except grpc.RpcError as rpc_error:
                 error = from_rpc_error(rpc_error)

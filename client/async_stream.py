@@ -175,7 +175,7 @@ class AsyncGenerationStream:
             self._connections.rotate(self._address)
         if retry.abort_first:
             stub = self._connections.stub(self._address)
-            with suppress(grpc.RpcError):
+            with suppress(grpc.RpcError), closing_told(self._cancelled):
                 await stub.Abort(
                     AbortRequest(request_id=self.request_id),
                     timeout=min(_ABORT_TIMEOUT_S, left_s),

@@ -52,6 +52,12 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
     stall_from: int | None = None
     """Calls after which the next ones wait, before anything is sent, as above."""
 
+    abort_stalls: bool = False
+    """Abort calls wait until they are cancelled or `go_on` is set."""
+
+    aborting: threading.Event = field(default_factory=threading.Event)
+    """Set when an Abort call has arrived."""
+
     status_failures: list[Failure] = field(default_factory=list)
     """Taken one a GetStatus call."""
 
@@ -179,6 +185,9 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.AbortRequest, context: grpc.ServicerContext
     ) -> generation_pb2.AbortResponse:
         self.aborted.append(request.request_id)
+        self.aborting.set()
+        while self.abort_stalls and context.is_active() and not self.go_on.wait(0.02):
+            pass
         return generation_pb2.AbortResponse(was_running=request.request_id == "running")
 
     def ListModels(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -127,11 +128,34 @@ async def test_closing_the_client_cancels(fake: FakeService) -> None:
     assert await wait_ended(fake)
 
 
-async def test_closing_the_client_ends_short_calls(mute_port: str) -> None:
+@pytest.mark.parametrize(
+    "call", [lambda client: client.status(), lambda client: client.abort("mine")]
+)
+async def test_closing_the_client_ends_short_calls(
+    mute_port: str, call: Callable[[AsyncClient], Coroutine[Any, Any, object]]
+) -> None:
     """They are told so; the task that waits for one is not itself cancelled."""
     client = AsyncClient(mute_port)
-    asked = asyncio.create_task(client.status())
+    asked = asyncio.create_task(call(client))
     await asyncio.sleep(0.1)
+    await client.close()
+    async with asyncio.timeout(60.0):
+        with pytest.raises(Cancelled):
+            await asked
+
+
+async def test_closing_the_client_while_a_former_stream_is_aborted(
+    fake: FakeService, failure: type[Failure]
+) -> None:
+    """The stream that was to be taken up again is told so."""
+    fake.failures = [
+        failure(code=grpc.StatusCode.UNAVAILABLE, after_tokens=9),
+        failure(code=grpc.StatusCode.ALREADY_EXISTS),
+    ]
+    fake.abort_stalls = True
+    client = AsyncClient(fake.address, retry=QUICK)
+    asked = asyncio.create_task(client.generate("hello"))
+    assert await asyncio.to_thread(fake.aborting.wait, 60)
     await client.close()
     async with asyncio.timeout(60.0):
         with pytest.raises(Cancelled):
