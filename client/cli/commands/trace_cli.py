@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from outrider.client.blocking_stream import RunningTrace
+from outrider.client.blocking_stream import GenerationStream, RunningTrace
 from outrider.client.cli.reports.timeline_report import tell
 from outrider.client.cli.shared import flags
 from outrider.client.cli.shared.exits import CommandFailure, usage_error
@@ -85,16 +86,16 @@ def trace(
             nodes=nodes,
         )
         with running:
+            request = None
             if prompt is not None:
-                running.wait_started()
-                client.generate(
+                request = client.stream(
                     prompt,
                     model=model,
                     request_id=name,
                     sampling=sampling,
                     speculation=speculation,
                 )
-            timeline = until_end(running)
+            timeline = until_end(running, request)
     _save(timeline, path)
     if summary or as_json:
         tell(timeline, as_json=as_json, path=path)
@@ -104,13 +105,30 @@ def trace(
         )
 
 
-def until_end(running: RunningTrace) -> Timeline:
-    """Waits for a trace; Ctrl-C ends it early, and what was recorded counts."""
-    try:
-        return running.result()
-    except KeyboardInterrupt:
-        running.stop()
-        return running.result()
+def until_end(running: RunningTrace, request: GenerationStream | None = None) -> Timeline:
+    """Waits for a trace; Ctrl-C ends it early, and what was recorded counts.
+
+    Args:
+        running: The trace.
+        request: What is to be traced, sent once recording has begun; None: it comes from elsewhere.
+    """
+    # The request has a thread of its own: where a signal ends a call while another thread uses its channel, gRPC can keep a lock.
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            if request is not None:
+                pool.submit(_send, running, request).result()
+            return running.result()
+        except KeyboardInterrupt:
+            if request is not None:
+                request.cancel()
+            running.stop()
+            return running.result()
+
+
+def _send(running: RunningTrace, request: GenerationStream) -> None:
+    running.wait_started()
+    for _ in request:
+        pass
 
 
 def _loaded(file: Path) -> Timeline:

@@ -8,9 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.client.timeline.build import service
+
+from outrider.client.timeline.timeline_file import load
 
 if TYPE_CHECKING:
     from tests.client.conftest import FakeService
@@ -60,6 +64,23 @@ def test_interrupt_ends_a_benchmark(fake: FakeService) -> None:
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors
+
+
+def test_interrupt_ends_a_trace_early(fake: FakeService, tmp_path: Path) -> None:
+    """Also while the request that it sends is being answered: what was recorded is kept."""
+    fake.trace_responses = service().responses
+    fake.trace_stalls = True
+    fake.stall_after = 6
+    file = tmp_path / "t.json"
+    with start("trace", "--prompt", "hi", "-o", str(file), "-a", fake.address) as process:
+        assert fake.began.wait(60)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+    assert fake.ended.wait(60)
+    kept = load(file)
+    assert kept.ended == "it was stopped"
+    assert kept.sources
 
 
 def test_reader_that_goes_away(fake: FakeService) -> None:
