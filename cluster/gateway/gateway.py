@@ -127,19 +127,17 @@ class Gateway:
     async def Generate(self, request: generation_pb2.GenerateRequest, context: Context) -> None:
         """Generates text; see the contract."""
         arrived_s = time.monotonic()
-        if not self.is_accepting:
-            raise Refusal(
-                grpc.StatusCode.UNAVAILABLE,
-                "the service is draining and takes no new requests; use another or try again later",
-                retry_after_s=RETRY_AFTER_S,
-            )
-        check_request_id(request.request_id)
-        links = self._models.of(request.model, request.model_fingerprint)
-        limits = links.limits()
-        # Before the name: an exchanged model may have another one.
-        check_fingerprint(request, limits)
-        check_model(request.model, limits, known=self._models.names)
-        with self._registered(request.request_id or uuid.uuid4().hex) as running:
+        name = ""
+        try:
+            check_request_id(request.request_id)
+            name = request.request_id or uuid.uuid4().hex
+            links = self._links_for(request)
+        except Refusal as refusal:
+            self.books.requests[refusal.code.name] += 1
+            _tell_of_end(name, refusal.code.name, refusal)
+            raise
+        with self._registered(name) as running:
+            limits = links.limits()
             running.recording.came_from(context.invocation_metadata() or ())
             prompt = await self._texts.prompt(request, limits)
             running.recording.tokenised(len(prompt))
@@ -175,15 +173,34 @@ class Gateway:
         check_model(model, limits, known=self._models.names)
         return limits
 
+    def _links_for(self, request: generation_pb2.GenerateRequest) -> ModelLinks:
+        """The links of the model that a new request is for.
+
+        Raises:
+            Refusal: Nothing is served now, or not this model, or a request of this name runs.
+        """
+        if not self.is_accepting:
+            raise Refusal(
+                grpc.StatusCode.UNAVAILABLE,
+                "the service is draining and takes no new requests; use another or try again later",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        links = self._models.of(request.model, request.model_fingerprint)
+        limits = links.limits()
+        # Before the name: an exchanged model may have another one.
+        check_fingerprint(request, limits)
+        check_model(request.model, limits, known=self._models.names)
+        if request.request_id in self._requests:
+            raise Refusal(
+                grpc.StatusCode.ALREADY_EXISTS,
+                f"request_id {request.request_id!r} is running; wait for its end, abort it, or use another",
+                field="request_id",
+            )
+        return links
+
     @contextmanager
     def _registered(self, request_id: str) -> Iterator[RunningRequest]:
         """Keeps a request's name while it runs."""
-        if request_id in self._requests:
-            raise Refusal(
-                grpc.StatusCode.ALREADY_EXISTS,
-                f"request_id {request_id!r} is running; wait for its end, abort it, or use another",
-                field="request_id",
-            )
         recording = RequestRecording(
             self._recorder, next(self._numbers), request_id, self.books, self._spans
         )
@@ -191,18 +208,22 @@ class Gateway:
         self._requests[request_id] = running
         self._idle.clear()
         outcome = "cancelled"
+        refused: Refusal | None = None
         try:
             yield running
             outcome = "aborted" if running.is_aborted else "completed"
         except Refusal as refusal:
-            outcome = refusal.code.name
+            outcome, refused = refusal.code.name, refusal
             raise
         except Exception:
             outcome = grpc.StatusCode.INTERNAL.name
-            raise
+            log.exception("a request failed", request_id=request_id)
+            raise Refusal(
+                grpc.StatusCode.INTERNAL, "the coordinator failed; its log says how"
+            ) from None
         finally:
             recording.ended(outcome)
-            log.info("request ended", request_id=request_id, outcome=outcome)
+            _tell_of_end(request_id, outcome, refused)
             del self._requests[request_id]
             self._models.forget(recording.number)
             self.num_finished += 1
@@ -325,3 +346,12 @@ class Gateway:
             sessions=self.num_running,
             pid=os.getpid(),
         )
+
+
+def _tell_of_end(request_id: str, outcome: str, refusal: Refusal | None) -> None:
+    """Tells how a request ended, and why it was refused: of a field that is at fault only the name, as messages about fields quote
+    what clients wrote there."""
+    why: dict[str, str] = {}
+    if refusal is not None:
+        why = {"field": refusal.field} if refusal.field else {"reason": refusal.message}
+    log.info("request ended", request_id=request_id, outcome=outcome, **why)

@@ -161,6 +161,23 @@ async def test_refused_requests_are_told_by_status(scraped: Scraped) -> None:
     assert page.total("outrider:time_to_first_token_seconds_count") == 0
 
 
+async def test_requests_that_find_no_target_are_told_too(scraped: Scraped, serve: Serve) -> None:
+    """From the first one on, for as long as there is none; so are those for another model, or of a name that runs."""
+    front = await serve(codec=None)
+    internal = front.coordinator.internal_address
+    scraped.add("alone", Role.COORDINATOR, front.address, internal_address=internal)
+    for _ in range(3):
+        with pytest.raises(grpc.aio.AioRpcError, match="no target is reachable"):
+            await front.stub.Generate(request(1), timeout=60.0).read()
+    wrong = request(1)
+    wrong.model = "another"
+    with pytest.raises(grpc.aio.AioRpcError, match="is not served here"):
+        await scraped.together.generate(wrong)
+    page = await scraped.page()
+    assert page.total("outrider:requests_total", actor="alone", outcome="UNAVAILABLE") == 3
+    assert page.total("outrider:requests_total", actor="coordinator", outcome="NOT_FOUND") == 1
+
+
 async def test_whoever_does_not_answer_is_down_and_costs_the_page_nothing_else(
     scraped: Scraped, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,9 +6,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import grpc
+import pytest
 from structlog.testing import capture_logs
+from tests.cluster.front import Serve
 from tests.cluster.metrics.page import Scraped
+from tests.cluster.scripted import ByteCodec
 from tests.cluster.served.test_together import request
+
+from outrider.cluster.gateway import gateway
 
 
 async def test_one_name_finds_a_request_everywhere(scraped: Scraped) -> None:
@@ -30,6 +36,43 @@ async def test_one_name_finds_a_request_everywhere(scraped: Scraped) -> None:
         "session left",
         "request ended",
     }
+
+
+async def test_the_reason_of_a_refusal_stands_beside_the_name(serve: Serve) -> None:
+    """And of a field that is at fault only the name: who refuses it may quote what the client wrote there."""
+    front = await serve(codec=ByteCodec())
+    asked = request(1)
+    asked.request_id = "the-one"
+    with capture_logs() as lines:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await front.stub.Generate(asked, timeout=60.0).read()
+        asked.request_id = "a secret text"
+        with pytest.raises(grpc.aio.AioRpcError, match="a secret text"):
+            await front.stub.Generate(asked, timeout=60.0).read()
+    refused, wrong = [line for line in lines if line["event"] == "request ended"]
+    assert (refused["request_id"], refused["outcome"]) == ("the-one", "UNAVAILABLE")
+    assert "no target is reachable" in refused["reason"]
+    assert (wrong["outcome"], wrong["field"]) == ("INVALID_ARGUMENT", "request_id")
+    assert "secret" not in repr(lines)
+
+
+async def test_a_defect_names_its_request(
+    scraped: Scraped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its traceback."""
+    asked = request(1)
+    asked.request_id = "the-one"
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(gateway, "settle", broken)
+    with capture_logs() as lines, pytest.raises(grpc.aio.AioRpcError) as caught:
+        await scraped.together.generate(asked)
+    assert caught.value.code() is grpc.StatusCode.INTERNAL
+    (failed,) = [line for line in lines if line["log_level"] == "error"]
+    assert (failed["request_id"], failed["exc_info"]) == ("the-one", True)
+    assert "request ended" in events(lines, "the-one")
 
 
 def events(lines: Sequence[Mapping[str, Any]], request_id: str) -> set[str]:
