@@ -78,8 +78,8 @@ class Federation:
         await asyncio.gather(*(channel.close() for channel in channels.values()))
 
     async def told(self) -> list[tuple[ActorStatus, Families | None]]:
-        """Every actor that should be there, and what it tells; None if it does not answer."""
-        statuses = self._statuses()
+        """Every actor that should be there or has not ended yet, and what it tells; None if it does not answer."""
+        statuses = [one for one in self._statuses() if one.state is not ActorState.STOPPED]
         addresses = {
             member.name: member.internal_address or member.address
             for member in self._roster().members
@@ -103,7 +103,7 @@ class Federation:
 
     async def _ask(self, status: ActorStatus, address: str) -> Families | None:
         """What one actor tells; None if it does not answer."""
-        if status.state is not ActorState.SERVING or not address:
+        if status.state not in (ActorState.SERVING, ActorState.DRAINING) or not address:
             return None
         channel = self._channels.get(address)
         if channel is None:

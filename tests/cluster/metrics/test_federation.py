@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -193,6 +194,19 @@ async def test_whoever_does_not_answer_is_down_and_costs_the_page_nothing_else(
     assert {name for name, value in up.items() if value == 0.0} == {"gone", "silent", "starting"}
     assert page.total("outrider:actor_restarts_total", actor="starting") == 4
     assert page.total("outrider:slots", actor="target-0") == 3
+
+
+async def test_who_drains_tells_until_it_has_ended(scraped: Scraped) -> None:
+    """Its requests count like any others; of those that were told to end and did, nothing is said."""
+    draining = [replace(one, state=ActorState.DRAINING) for one in scraped.statuses]
+    scraped.statuses[:] = draining
+    scraped.add("ended", Role.DRAFTER, "127.0.0.1:9", state=ActorState.STOPPED)
+    page = await scraped.page()
+    up = {s.labels["actor"]: s.value for s in page.families["outrider_up"].samples}
+    assert up == {"coordinator": 1.0, "target-0": 1.0, "draft-0": 1.0}
+    assert page.total("outrider:slots", actor="target-0") == 3
+    restarts = page.families["outrider:actor_restarts"].samples
+    assert {sample.labels["actor"] for sample in restarts} == set(up)
 
 
 async def test_a_channel_that_is_closed_during_a_page_costs_the_page_nothing_else(
