@@ -218,16 +218,17 @@ class Coordinator:
 
     async def metrics(self) -> CoordinatorMetrics:
         """What was done so far. On the event loop, whose thread's time it tells."""
-        targets = list(self._links.targets.values()) if self._links else []
-        drafters = list(self._links.drafters.values()) if self._links else []
+        drafters = self._links.drafters.counts if self._links else {}
+        breaks = sum(one.breaks for one in self._links.counts.values()) if self._links else 0
+        drafter_breaks = sum(one.breaks for one in drafters.values())
         return CoordinatorMetrics(
             loop_cpu_s=time.thread_time(),
             process_cpu_s=time.process_time(),
             finished=self._gateway.num_finished if self._gateway else 0,
-            target_breaks=sum(link.num_breaks for link in targets),
-            drafter_breaks=sum(link.num_breaks for link in drafters),
-            drafters_attached=sum(link.num_attached for link in drafters),
-            drafters_refused=sum(link.num_refused for link in drafters),
+            target_breaks=breaks - drafter_breaks,
+            drafter_breaks=drafter_breaks,
+            drafters_attached=sum(one.attached for one in drafters.values()),
+            drafters_refused=sum(one.refused for one in drafters.values()),
         )
 
     def _on_defect(self, reason: str) -> None:

@@ -115,17 +115,17 @@ class CoordinatorCollector:
             "link_breaks",
             "Streams to an actor that broke.",
             ("peer",),
-            {(name,): link.num_breaks for name, link in links.items()},
+            {(name,): one.breaks for name, one in self._links.counts.items()},
         )
         yield counters(
             "drafters_attached",
             "Times that a drafter was attached to a session.",
             ("drafter",),
-            {(name,): link.num_attached for name, link in drafters.items()},
+            {(name,): one.attached for name, one in self._links.drafters.counts.items()},
         )
         yield counters(
             "drafters_refused",
             "Times that a drafter refused a session.",
             ("drafter",),
-            {(name,): link.num_refused for name, link in drafters.items()},
+            {(name,): one.refused for name, one in self._links.drafters.counts.items()},
         )

@@ -66,8 +66,6 @@ class DraftLink(StreamLink[draft_pb2.DraftCommand, draft_pb2.DraftEvent, DraftSi
         """Its entry in the configuration: drafters of the same are replicas, of which one drafts for a text."""
         self.info: draft_pb2.DrafterInfo | None = None
         """What the drafter last told about itself; kept over breaks."""
-        self.num_attached = 0
-        self.num_refused = 0
         self._on_up = on_up
         self._waiting: dict[DraftSink, None] = {}
         self._stub: draft_pb2_grpc.DraftServiceAsyncStub | None = None
@@ -157,12 +155,12 @@ class DraftLink(StreamLink[draft_pb2.DraftCommand, draft_pb2.DraftEvent, DraftSi
     def _take(self, event: draft_pb2.DraftEvent) -> None:
         match event.WhichOneof("event"):
             case "attached":
-                self.num_attached += 1
+                self.counts.attached += 1
                 attached = self._sinks.get(event.attached.session)
                 if attached is not None:
                     attached.on_attached(self.name)
             case "refused":
-                self.num_refused += 1
+                self.counts.refused += 1
                 refused = event.refused
                 is_full = refused.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
                 # Another coordinator's sessions may fill a drafter at any time; that is no news.

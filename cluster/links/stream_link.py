@@ -10,6 +10,7 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import grpc
@@ -29,6 +30,20 @@ CONNECT_S = 5.0
 FIRST_BACKOFF_S = 0.1
 MAX_BACKOFF_S = 2.0
 """Seconds between attempts, doubling: a restarted actor is found soon, a dead one costs a few attempts a minute."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LinkCounts:
+    """What happened on the streams to one actor, whatever its address was."""
+
+    breaks: int = 0
+    """Streams that broke."""
+
+    attached: int = 0
+    """Drafters: sessions that it took."""
+
+    refused: int = 0
+    """Drafters: sessions that it refused."""
 
 
 class LinkBroken(Exception):
@@ -67,7 +82,8 @@ class StreamLink(ABC, Generic[Command, Event, Sink]):
         self.is_up = False
         self.on_break: Callable[[], None] = lambda: None
         """Called when the stream has broken, after its sessions were told."""
-        self.num_breaks = 0
+        self.counts = LinkCounts()
+        """Whoever keeps links sets those of the actor, which outlive this one."""
         self.last_error = ""
         self._called = called
         self._hello = hello
@@ -175,7 +191,7 @@ class StreamLink(ABC, Generic[Command, Event, Sink]):
         if not self.is_up:
             return
         self.is_up = False
-        self.num_breaks += 1
+        self.counts.breaks += 1
         sinks, self._sinks = self._sinks, {}
         self._lost(sinks, reason)
         self.on_break()

@@ -11,6 +11,7 @@ from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.link_tasks import LinkTasks
+from outrider.cluster.links.stream_link import LinkCounts
 from outrider.cluster.roster.actor_status import ActorState
 from outrider.cluster.roster.roster import EMPTY, Absent, Role, Roster
 from outrider.cluster.validation.limits import KnownDrafter
@@ -45,6 +46,8 @@ class DrafterLinks(Mapping[str, DraftLink]):
         """
         self.next_session: Callable[[], int] = itertools.count(1).__next__
         """Numbers sessions: a stream to a drafter knows them by that, of whatever model they are."""
+        self.counts: dict[str, LinkCounts] = {}
+        """By replica, over its restarts: each is a link to another address."""
         self._settings = settings
         self._on_up = on_up
         self._links: dict[str, DraftLink] = {}
@@ -100,6 +103,7 @@ class DrafterLinks(Mapping[str, DraftLink]):
             credentials=self._settings.credentials,
         )
         link.on_break = self._look_again
+        link.counts = self.counts.setdefault(name, link.counts)
         self._links[name] = link
         self._tasks.run(f"drafter {name}", link.run())
 

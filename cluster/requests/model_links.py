@@ -13,7 +13,7 @@ from outrider.actors.speculation.drafter_records import DrafterRecords
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.link_tasks import LinkTasks
-from outrider.cluster.links.stream_link import LinkBroken
+from outrider.cluster.links.stream_link import LinkBroken, LinkCounts
 from outrider.cluster.links.target_link import TargetLink
 from outrider.cluster.requests.drafter_links import DrafterLinks, hello_of, known_drafters
 from outrider.cluster.requests.misfit import misfit
@@ -56,6 +56,8 @@ class ModelLinks:
         """
         self.targets: dict[str, TargetLink] = {}
         """By address."""
+        self.counts: dict[str, LinkCounts] = {}
+        """By name of the target, over its restarts: each is a link to another address."""
         self.drafters = drafters
         self.name = settings.name
         """The coordinator's."""
@@ -221,6 +223,7 @@ class ModelLinks:
                 f"the target at {link.address} holds {info.model!r} in another form than the targets that are connected: "
                 "other weights, another type or another tokenizer"
             )
+        link.counts = self.counts.setdefault(info.name, link.counts)
         was_ready = self.is_ready
         self._info, self._limits, self._has_given_up = info, None, False
         if self._give_up is not None:

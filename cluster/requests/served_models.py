@@ -11,6 +11,7 @@ import structlog
 
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
 from outrider.cluster.links.draft_link import DraftLink
+from outrider.cluster.links.stream_link import LinkCounts
 from outrider.cluster.links.target_link import TargetLink
 from outrider.cluster.requests.drafter_links import DrafterLinks
 from outrider.cluster.requests.model_links import ModelLinks
@@ -91,6 +92,14 @@ class ServedModels:
     def targets(self) -> dict[str, TargetLink]:
         """Those of all models, by address."""
         return {address: link for links in self._every for address, link in links.targets.items()}
+
+    @property
+    def counts(self) -> dict[str, LinkCounts]:
+        """Of every target and drafter that was ever connected, by name."""
+        found = dict(self.drafters.counts)
+        for links in self._every:
+            found |= links.counts
+        return found
 
     @property
     def roster(self) -> Roster:

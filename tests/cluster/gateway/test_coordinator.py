@@ -125,6 +125,34 @@ async def test_who_left_the_roster_is_forgotten_once_the_stream_breaks(
     await named(front, {target.name})
 
 
+async def test_what_is_counted_of_an_actor_goes_on_over_its_restarts(serve: Serve) -> None:
+    """It comes back at another address, each time by a new link, and in between it is on no roster."""
+    front = await serve()
+    target, drafter = ScriptedTarget(Script(), name="t"), ScriptedDrafter("d")
+    for times in range(3):
+        there = [
+            member("t", Role.TARGET, await target.start()),
+            member("d", Role.DRAFTER, await drafter.start()),
+        ]
+        await front.coordinator.update_roster(roster_of(there))
+        await named(front, {"t", "d"})
+        await ready(front, "d", True)
+        assert breaks(front) == {"t": times, "d": times}
+        await target.stop()
+        await drafter.stop()
+        await front.coordinator.update_roster(roster_of([]))
+        await named(front, set())
+    assert breaks(front) == {"t": 3, "d": 3}
+    told = await front.coordinator.metrics()
+    assert (told.target_breaks, told.drafter_breaks) == (3, 3)
+
+
+def breaks(front: Front) -> dict[str, float]:
+    """By actor, how often its stream broke."""
+    (family,) = [one for one in front.coordinator.collect() if one.name.endswith("link_breaks")]
+    return {sample.labels["peer"]: sample.value for sample in family.samples}
+
+
 async def named(front: Front, names: set[str]) -> None:
     """Waits until the status names these workers."""
     async with asyncio.timeout(60.0):

@@ -67,11 +67,11 @@ async def test_attachments_refusals_and_breaks_are_told() -> None:
     await until(lambda: sink.detached[1:] == [("d", True)])
     drafter.refuse = None
     link.attach(draft_pb2.AttachSession(session=3), sink)
-    await until(lambda: link.num_attached == 1)
+    await until(lambda: link.counts.attached == 1)
     assert sink.attached == ["d"]
     await drafter.stop()
     await until(lambda: sink.detached[2:] == [("d", True)])
-    assert (link.num_refused, link.num_sessions, link.num_breaks) == (2, 0, 1)
+    assert (link.counts.refused, link.num_sessions, link.counts.breaks) == (2, 0, 1)
     await stop(task)
 
 
@@ -82,7 +82,7 @@ async def test_detaching_is_told_once_and_quiet_afterwards() -> None:
     task = asyncio.get_running_loop().create_task(link.run())
     await until(lambda: link.is_up)
     link.attach(draft_pb2.AttachSession(session=1), sink)
-    await until(lambda: link.num_attached == 1)
+    await until(lambda: link.counts.attached == 1)
     link.detach(1)
     link.detach(1)
     await until(lambda: drafter.detached == [1])

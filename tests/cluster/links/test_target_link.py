@@ -171,7 +171,7 @@ async def test_bytes_that_are_no_commits_break_the_stream(target: ScriptedTarget
     await until(lambda: bool(sink.lost))
     await until(lambda: linked.link.is_up)
     assert "sent a frame of 5 bytes" in linked.link.last_error
-    assert linked.link.num_breaks == 1
+    assert linked.link.counts.breaks == 1
     await linked.stop()
 
 
