@@ -103,7 +103,7 @@ class StreamLink(ABC, Generic[Command, Event, Sink]):
         loop = asyncio.get_running_loop()
         try:
             while True:
-                started = loop.time()
+                started, breaks = loop.time(), self.counts.breaks
                 channel = internal_channel(self.address, self._credentials)
                 try:
                     await self._serve(channel)
@@ -114,7 +114,8 @@ class StreamLink(ABC, Generic[Command, Event, Sink]):
                     reason = str(error) or "it did not answer in time"
                 finally:
                     await channel.close()
-                if reason != self.last_error:
+                # What was said of an attempt is not said of the next one; a stream that broke is news each time.
+                if reason != self.last_error or self.counts.breaks != breaks:
                     log.warning("not connected", actor=self._called, reason=reason)
                 self.last_error = reason
                 if loop.time() - started > 2 * MAX_BACKOFF_S:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from structlog.testing import capture_logs
 from tests.cluster.scripted import Script, ScriptedTarget
 
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
@@ -172,6 +173,19 @@ async def test_bytes_that_are_no_commits_break_the_stream(target: ScriptedTarget
     await until(lambda: linked.link.is_up)
     assert "sent a frame of 5 bytes" in linked.link.last_error
     assert linked.link.counts.breaks == 1
+    await linked.stop()
+
+
+async def test_each_break_is_told(target: ScriptedTarget) -> None:
+    """An operator who looks for a stream that breaks again and again finds every time."""
+    linked = Linked(target.address)
+    with capture_logs() as lines:
+        for times in range(1, 4):
+            await until(lambda: linked.link.is_up)
+            target.hang_up()
+            await until(lambda: linked.calls.count("up") > times)  # noqa: B023 - awaited at once
+    told = [line["reason"] for line in lines if line["event"] == "not connected"]
+    assert told == [told[0]] * 3
     await linked.stop()
 
 
