@@ -34,6 +34,7 @@ _VARIABLES = (
     "RAY_AUTH_TOKEN_PATH",
     "RAY_USAGE_STATS_ENABLED",
     "RAY_COLOR_PREFIX",
+    "RAY_DEDUP_LOGS",
 )
 
 
@@ -141,6 +142,8 @@ class RayRuntime:
             "RAY_AUTH_MODE": self._config.cluster.auth,
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_COLOR_PREFIX": "1" if sys.stderr.isatty() else "0",
+            # Else lines of several actors that differ in numbers alone, and so in a request's id, become one.
+            "RAY_DEDUP_LOGS": os.environ.get("RAY_DEDUP_LOGS", "0"),
         }
         if self.is_embedded:
             self._folder = _private_folder()

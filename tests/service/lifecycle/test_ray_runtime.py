@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -33,7 +34,7 @@ for auth in ("token", "disabled", "token"):
     assert not psutil.Process().children(recursive=True)
     # A worker whose parent is gone may be a zombie until it is reaped.
     assert not any(map(runs, family))
-    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_USAGE_STATS_ENABLED"):
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_USAGE_STATS_ENABLED", "RAY_DEDUP_LOGS"):
         assert os.environ.get(name) == before.get(name), name
 print("CLEAN")
 """
@@ -52,3 +53,31 @@ def test_ray_starts_again_with_another_key_and_leaves_nothing() -> None:
     )
 
     assert result.stdout.strip().endswith("CLEAN"), result.stderr
+
+
+TWO_ACTORS = """
+from outrider.cluster.config.schema import parse_config
+from outrider.cluster.ray.ray_runtime import RayRuntime
+
+with RayRuntime(parse_config({}, source="test"), show_logs=True):
+    from ray._private.worker import print_to_stdstream
+
+    for number in (1, 2, 3):
+        line = '{"request_id": "r%d", "event": "request accepted", "actor": "coordinator-%d"}' % (number, number)
+        source = {"ip": "127.0.0.1", "pid": number, "is_err": True, "actor_name": "CoordinatorActor"}
+        print_to_stdstream({**source, "job": "1", "lines": [line]}, ignore_prefix=True)
+"""
+
+
+def test_lines_that_differ_in_numbers_alone_are_all_shown() -> None:
+    """Several actors say the same of several requests, each in one JSON object. Ray makes one line of such, and adds how often."""
+    result = subprocess.run(
+        [sys.executable, "-c", TWO_ACTORS],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    lines = [line for line in result.stderr.splitlines() if "request accepted" in line]
+    assert [json.loads(line)["request_id"] for line in lines] == ["r1", "r2", "r3"]
