@@ -42,6 +42,9 @@ class TraceFile(TypedDict):
 def write(timeline: Timeline) -> TraceFile:
     """The timeline as a file."""
     events: list[dict[str, Any]] = []
+    # Viewers drop what has a negative time: of what was under way when recording began.
+    early = (one.start_us for one in timeline.slices if one.start_us < 0.0)
+    origin_us = min(early, default=0.0)
     places: dict[int, tuple[int, int]] = {}
     lanes: dict[tuple[str, str], tuple[int, int]] = {}
     processes = _process_order(timeline)
@@ -61,9 +64,9 @@ def write(timeline: Timeline) -> TraceFile:
                 lanes.setdefault((process, track), (pid, tid))
                 for one in held:
                     places[id(one)] = (pid, tid)
-                    events.append(_complete(one, pid, tid))
+                    events.append(_complete(one, pid, tid, origin_us))
     for number, arrow in enumerate(timeline.arrows, start=1):
-        events += _flow(arrow, number, places)
+        events += _flow(arrow, number, places, origin_us)
     for mark in timeline.marks:
         pid, tid = lanes.get((mark.process, mark.track), (0, 0))
         events.append(
@@ -72,7 +75,7 @@ def write(timeline: Timeline) -> TraceFile:
                 "cat": mark.track,
                 "ph": "i",
                 "s": "t",
-                "ts": mark.at_us,
+                "ts": round(mark.at_us - origin_us, 3),
                 "pid": pid,
                 "tid": tid,
                 "args": dict(mark.args),
@@ -82,7 +85,8 @@ def write(timeline: Timeline) -> TraceFile:
     other = {
         "format": FORMAT,
         **head,
-        "clock": "microseconds since recording began, by the coordinator's clock",
+        "clock": "microseconds since `origin_us`, which counts from when recording began, by the coordinator's clock",
+        "origin_us": origin_us,
         "sources": [asdict(source) for source in timeline.sources],
     }
     return TraceFile(traceEvents=events, displayTimeUnit="ms", otherData=other)
@@ -130,12 +134,12 @@ def _meta(kind: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]
     return {"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": args}
 
 
-def _complete(one: Slice, pid: int, tid: int) -> dict[str, Any]:
+def _complete(one: Slice, pid: int, tid: int, origin_us: float) -> dict[str, Any]:
     return {
         "name": one.name,
         "cat": one.track,
         "ph": "X",
-        "ts": one.start_us,
+        "ts": round(one.start_us - origin_us, 3),
         "dur": one.duration_us,
         "pid": pid,
         "tid": tid,
@@ -144,7 +148,7 @@ def _complete(one: Slice, pid: int, tid: int) -> dict[str, Any]:
 
 
 def _flow(
-    arrow: Arrow, number: int, places: Mapping[int, tuple[int, int]]
+    arrow: Arrow, number: int, places: Mapping[int, tuple[int, int]], origin_us: float
 ) -> Iterable[dict[str, Any]]:
     for phase, end in (("s", arrow.sent), ("f", arrow.received)):
         pid, tid = places[id(end)]
@@ -153,7 +157,7 @@ def _flow(
             "cat": "message",
             "ph": phase,
             "id": number,
-            "ts": end.start_us,
+            "ts": round(end.start_us - origin_us, 3),
             "pid": pid,
             "tid": tid,
         }

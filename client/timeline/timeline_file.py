@@ -59,6 +59,7 @@ def read(content: object) -> Timeline:
 
 
 def _read(content: Any, other: Mapping[str, Any]) -> Timeline:
+    origin_us = float(other.get("origin_us", 0.0))
     processes: dict[int, str] = {}
     slices: list[Slice] = []
     marks: list[Mark] = []
@@ -73,19 +74,19 @@ def _read(content: Any, other: Mapping[str, Any]) -> Timeline:
                     process=processes[event["pid"]],
                     track=event["cat"],
                     name=event["name"],
-                    start_us=float(event["ts"]),
+                    start_us=round(float(event["ts"]) + origin_us, 3),
                     duration_us=float(event["dur"]),
                     args=event["args"],
                 )
                 slices.append(made)
-                by_place[event["pid"], event["tid"], made.start_us] = made
+                by_place[event["pid"], event["tid"], float(event["ts"])] = made
             case "i":
                 marks.append(
                     Mark(
                         process=processes[event["pid"]],
                         track=event["cat"],
                         name=event["name"],
-                        at_us=float(event["ts"]),
+                        at_us=round(float(event["ts"]) + origin_us, 3),
                         args=event["args"],
                     )
                 )

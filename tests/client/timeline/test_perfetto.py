@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.client.timeline.build import service, slice_
+from tests.client.timeline.build import Made, message, of_request, service, share, slice_, span
 
 from outrider.client.timeline.perfetto import spread, write
 from outrider.client.timeline.summary import summarise
@@ -83,6 +83,32 @@ def test_a_file_says_the_same(tmp_path: Path) -> None:
     assert list(again.arrows) == list(timeline.arrows)
     assert list(again.marks) == list(timeline.marks)
     assert again.sources == timeline.sources
+
+
+def test_what_began_before_the_trace_is_shown() -> None:
+    """Perfetto drops events with a negative time: the file counts from the first of what was under way, and is read back as it was."""
+    made = Made()
+    made.source("c", "coordinator", of_request(1, "r", "request 1", -70.5, 90, outcome="running"))
+    made.source(
+        "t",
+        "target",
+        span("verify", -3.25, 6, shares=[share(5, committed=1)]),
+        message(1, -2, up=False),
+    )
+    made.source("d", "drafter", message(1, -1.5, up=False, is_received=True))
+    timeline = made.timeline()
+    content = json.loads(json.dumps(write(timeline)))
+    timed = [event for event in content["traceEvents"] if event["ph"] != "M"]
+    assert min(event["ts"] for event in timed) == 0.0
+    assert {event["ph"] for event in timed} == {"X", "s", "f"}
+    whole = next(event for event in timed if event["name"] == "request 1")
+    verify = next(event for event in timed if event["name"] == "verify")
+    assert verify["ts"] - whole["ts"] == 67_250.0
+    again = read(content)
+    assert sorted(map(repr, again.slices)) == sorted(map(repr, timeline.slices))
+    assert list(again.arrows) == list(timeline.arrows)
+    del content["otherData"]["origin_us"]
+    assert read(content).slices[0].start_us >= 0.0, "a file of an earlier version"
 
 
 def test_the_error_of_the_clocks_stands_in_the_file() -> None:
