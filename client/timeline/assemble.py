@@ -5,6 +5,7 @@ What spans there are is the actors' affair; this knows their form only.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -59,13 +60,16 @@ def assemble(collector: TraceCollector, *, request_id: str = "") -> Timeline:
 
 
 def _processes(gathered: Iterable[Gathered]) -> list[str]:
-    """What each source is called: its name, with its start if there are several of it."""
+    """What each source is called: its name, with its start if it came again, and a number if that start did: a stream that broke."""
     names: list[str] = []
-    seen: dict[str, int] = {}
     for one in gathered:
-        name = one.source.name
-        seen[name] = seen.get(name, 0) + 1
-        names.append(name if seen[name] == 1 else f"{name} (start {one.source.incarnation})")
+        wanted = called = one.source.name
+        if wanted in names:
+            wanted = called = f"{wanted} (start {one.source.incarnation})"
+        again = itertools.count(2)
+        while called in names:
+            called = f"{wanted} {next(again)}"
+        names.append(called)
     return names
 
 

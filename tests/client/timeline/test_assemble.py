@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.client.timeline.build import Made, message, service, share, span
 
+from outrider.client.timeline.perfetto import write
+from outrider.client.timeline.summary import summarise
+from outrider.client.timeline.timeline_file import read
 from outrider.client.timeline.timeline_model import DRAFTING, NETWORK, REQUESTS, WORK
 
 
@@ -105,6 +110,22 @@ def test_another_start_of_an_actor_is_another_process() -> None:
     assert [source.process for source in timeline.sources] == ["t", "t (start 2)"]
     assert timeline.sources[0].gone == "UNAVAILABLE: broke"
     assert timeline.sources[0].end_us == 5_000.0
+
+
+def test_an_actor_whose_stream_breaks_again_and_again() -> None:
+    """Each time it is a source of its own, also of one start: nothing is drawn or counted twice."""
+    made = Made()
+    for number in range(4):
+        start = 1 if number < 3 else 2
+        made.source("t", "target", span("verify", 10 * number, 2), incarnation=start)
+    timeline = made.timeline()
+    called = [source.process for source in timeline.sources]
+    assert called == ["t", "t (start 1)", "t (start 1) 2", "t (start 2)"]
+    assert [len(timeline.of(process, WORK)) for process in called] == [1, 1, 1, 1]
+    again = read(json.loads(json.dumps(write(timeline))))
+    assert len(again.slices) == 4
+    spent_us = [actor.spent_us["verify"] for actor in summarise(again).actors]
+    assert spent_us == [2_000.0] * 4
 
 
 def test_nothing_came() -> None:
