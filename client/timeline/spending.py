@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from outrider.client.timeline.intervals import Span, partition
 from outrider.client.timeline.timeline_model import (
@@ -108,8 +108,24 @@ def request_times(timeline: Timeline) -> tuple[RequestTime, ...]:
             wholes.append(one)
         elif one.process == REQUESTS:
             own.setdefault(one.args.get("request", 0), []).append(one)
+    ended = {one.args["request"] for one in wholes}
+    wholes += [
+        _so_far(slices) for request, slices in own.items() if request and request not in ended
+    ]
     wholes.sort(key=lambda one: one.start_us)
     return tuple(_request(one, own.get(one.args["request"], []), work) for one in wholes)
+
+
+def _so_far(own: Sequence[Slice]) -> Slice:
+    """A request of which no end was told, as of a trace that was stopped: from the first to the last that is known of it."""
+    start_us, end_us = min(one.start_us for one in own), max(one.end_us for one in own)
+    first = next((one for one in own if "name" in one.args), own[0])
+    return replace(
+        first,
+        start_us=start_us,
+        duration_us=end_us - start_us,
+        args={"name": "", **first.args, "outcome": "running"},
+    )
 
 
 def _request(whole: Slice, own: Sequence[Slice], work: dict[str, list[Slice]]) -> RequestTime:

@@ -84,6 +84,22 @@ def test_a_request_that_began_before_the_trace_counts_from_there() -> None:
     assert one.wall_us == 50_000.0
 
 
+def test_a_request_of_which_no_end_was_told() -> None:
+    """The trace was stopped or broke while it ran: it counts as far as it is known."""
+    whole = service().timeline()
+    slices = tuple(one for one in whole.slices if "outcome" not in one.args)
+    one, two = summarise(replace(whole, slices=slices, ended="it was stopped")).requests
+    assert (one.request, one.name, one.outcome, one.committed) == (1, "one", "running", 4)
+    assert one.wall_us == 64_000.0 - 10_000.0
+    assert sum(one.spent_us.values()) == pytest.approx(one.wall_us)
+    assert one.spent_us["verify"] == 20_000.0
+    assert (two.name, two.outcome, two.committed) == ("two", "running", 2)
+    assert any(
+        line.startswith("request 1 one (running): 4 tokens")
+        for line in lines(summarise(replace(whole, slices=slices)))
+    )
+
+
 def test_rounds_and_fates() -> None:
     """Rounds after the prompts, pool hits, and what became of the candidates."""
     summary = summarise(service().timeline())
