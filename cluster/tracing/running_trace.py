@@ -32,7 +32,8 @@ END_S = 3.0
 """Bound on waiting for the last records of the actors."""
 
 SHOWN_CHARS = 8
-"""Characters of a foreign request's name that a trace of the whole service shows. Who knows a name can abort the request."""
+"""Characters of a request's name that a trace of the whole service shows, and never more than half of them. Who knows a name can
+abort the request."""
 
 Write = Callable[[trace_pb2.TraceResponse], Awaitable[None]]
 
@@ -151,11 +152,12 @@ class CoordinatorTrace:
         return not wanted or span.owner.name == wanted
 
     def _masked(self, span: trace_pb2.TraceSpan) -> trace_pb2.TraceSpan:
-        if self._request.request_id or len(span.owner.name) <= SHOWN_CHARS:
+        name = span.owner.name
+        if self._request.request_id or not name:
             return span
         masked = trace_pb2.TraceSpan()
         masked.CopyFrom(span)
-        masked.owner.name = span.owner.name[:SHOWN_CHARS] + "…"
+        masked.owner.name = name[: min(SHOWN_CHARS, len(name) // 2)] + "…"
         return masked
 
     async def _write_all(self, write: Write) -> None:

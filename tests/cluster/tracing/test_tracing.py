@@ -146,7 +146,8 @@ async def test_the_whole_service_for_a_time(together: Together) -> None:
         trace = client.start_trace(seconds=2.0)
         await trace.wait_started()
         await asyncio.gather(
-            *(together.generate(named(f"request-{number}-of-many")) for number in range(4))
+            *(together.generate(named(f"request-{number}-of-many")) for number in range(4)),
+            *(together.generate(named(name)) for name in ("r", "r-12345")),
         )
         timeline = await trace.result()
     summary = summarise(timeline)
@@ -158,7 +159,7 @@ async def test_the_whole_service_for_a_time(together: Together) -> None:
         assert actor.busy > 0
         assert actor.spent_us["no session"] > 0
     shown = {one.name for one in summary.requests}
-    assert shown <= {"request-…"}
+    assert shown <= {"request-…", "…", "r-1…"}
     assert {WORK, DRAFTING} <= {one.track for one in timeline.slices}
 
 
