@@ -101,6 +101,7 @@ class ClusterServicer(cluster_pb2_grpc.ClusterServiceServicer):
             self._registry.register(member, now_s=self._clock_s())
         except StaleIncarnation as error:
             self._wake()
+            log.warning("registration refused", reason=str(error))
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         except Stranger as error:
             self._wake()

@@ -210,7 +210,8 @@ class Registry:
         if expected is not None and member.incarnation < expected:
             self._refuse(
                 StaleIncarnation(
-                    f"incarnation {member.incarnation} of {member.name!r} was replaced by {expected}; stop this process"
+                    f"incarnation {member.incarnation} of {member.name!r} at {member.address} was replaced by {expected}; "
+                    "stop this process"
                 )
             )
         if member.incarnation != expected:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import bind, internal_channel, internal_server
@@ -70,12 +71,16 @@ async def test_incomplete_registration_is_an_invalid_argument(
 async def test_fenced_registration_is_a_failed_precondition(
     servicer: ClusterServicer, stub: cluster_pb2_grpc.ClusterServiceAsyncStub
 ) -> None:
-    """By which the actor knows that it must end."""
+    """By which the actor knows that it must end. An operator finds it by its address, which log and roster tell."""
     servicer.fence("d", incarnation=6)
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
+    with capture_logs() as lines, pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.Register(register(), timeout=60.0)
 
     assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    address = register().member.address
+    assert address in servicer.roster.last_refusal
+    (line,) = [line for line in lines if line["event"] == "registration refused"]
+    assert line["reason"] == servicer.roster.last_refusal
 
 
 @pytest.mark.parametrize("changes", [{"name": "x"}, {"incarnation": 2**64 - 1}])
