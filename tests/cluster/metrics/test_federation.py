@@ -39,6 +39,19 @@ async def test_every_actor_is_on_the_page_with_its_labels(scraped: Scraped) -> N
         ("draft-0", "drafter", "table"),
     }
     assert all(s.labels["node"] for s in slots)
+    every = {
+        name for name, labels in page.labels.items() if {"actor", "role", "model", "node"} <= labels
+    }
+    others = {name: labels for name, labels in page.labels.items() if name not in every}
+    assert others.pop("outrider_up") == {"actor", "role", "model"}
+    assert others.pop("outrider:actor_restarts_total") == {"actor", "role", "model"}
+    for bound in ("wanted", "running", "min", "max"):
+        assert others.pop(f"outrider:replicas_{bound}") == {"model", "role"}
+    assert others.keys() == {
+        "outrider:refused_registrations_total",
+        "outrider:build_info",
+        "outrider:collect_seconds",
+    }
     for name, value in (("wanted", 2.0), ("running", 1.0), ("min", 1.0), ("max", 2.0)):
         assert page.total(f"outrider:replicas_{name}", role="target") == value
     assert page.total("process_cpu_seconds_total", role="supervisor") > 0.0
