@@ -68,11 +68,17 @@ class Milestones:
         """The prompt is known."""
         self.prompt_tokens = num_tokens
 
-    def queued(self, index: int, began_ns: int, now_ns: int) -> None:
-        """A sequence has its slot."""
+    def waits(self, index: int, now_ns: int) -> None:
+        """A sequence begins to wait for a slot."""
         times = self._of(index)
         if times.queued_ns is None:
-            times.queued_ns, times.admitted_ns = began_ns, now_ns
+            times.queued_ns = now_ns
+
+    def queued(self, index: int, now_ns: int) -> None:
+        """A sequence has its slot."""
+        times = self._of(index)
+        if times.admitted_ns is None:
+            times.admitted_ns = now_ns
 
     def opened(self, index: int, target: str, now_ns: int) -> None:
         """A target has opened a session."""

@@ -41,6 +41,8 @@ class RequestRecording:
         self._began_ns = recorder.clock_ns()
         self._prompt_tokens = 0
         self._opened: dict[int, trace_pb2.TraceSpan] = {}
+        self._waits_since_ns: dict[int, int] = {}
+        """By sequence that waits for a slot."""
         self._spans = spans
         self._milestones = Milestones(
             books, request_id, self._began_ns, keeps_rounds=spans is not None
@@ -61,10 +63,15 @@ class RequestRecording:
         self._milestones.tokenised(num_tokens)
         self._add("tokenise", self._began_ns, tokens=num_tokens)
 
-    def queued(self, index: int, began_ns: int) -> None:
+    def waits(self, index: int) -> None:
+        """A sequence begins to wait for a slot."""
+        self._waits_since_ns[index] = now_ns = self.now_ns()
+        self._milestones.waits(index, now_ns)
+
+    def queued(self, index: int) -> None:
         """A sequence has its slot."""
-        self._milestones.queued(index, began_ns, self.now_ns())
-        self._add("queue", began_ns, index=index)
+        self._milestones.queued(index, self.now_ns())
+        self._add("queue", self._waits_since_ns.pop(index), index=index)
 
     def opened(
         self, index: int, began_ns: int, *, target: str, incarnation: int, handle: int
@@ -103,9 +110,10 @@ class RequestRecording:
         if self._spans is not None:
             self._spans.send(self._milestones, outcome, self.now_ns())
         if self._recorder.is_on:
-            self._recorder.add(self._whole(outcome))
+            for span in self._whole(outcome):
+                self._recorder.add(span)
 
-    def so_far(self) -> trace_pb2.TraceSpan:
+    def so_far(self) -> list[trace_pb2.TraceSpan]:
         """What a trace that ends before the request must know of it."""
         return self._whole(RUNNING)
 
@@ -113,10 +121,15 @@ class RequestRecording:
         """What a trace that begins now must know of a request that runs already: where its sessions are."""
         return list(self._opened.values())
 
-    def _whole(self, outcome: str) -> trace_pb2.TraceSpan:
+    def _whole(self, outcome: str) -> list[trace_pb2.TraceSpan]:
+        """All of it, after the waits that have not ended."""
+        waits = [
+            self._make("queue", since_ns, index=index)
+            for index, since_ns in self._waits_since_ns.items()
+        ]
         span = self._make(f"request {self.number}", self._began_ns, tokens=self._prompt_tokens)
         span.args.words["outcome"] = outcome
-        return span
+        return [*waits, span]
 
     def _add(
         self, name: str, began_ns: int, *, track: str = "", index: int = 0, tokens: int = 0

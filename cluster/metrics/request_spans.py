@@ -183,8 +183,8 @@ def _parts(
     times: SequenceTimes, now_ns: int
 ) -> Iterable[tuple[str, int, int, Mapping[str, str | int | float]]]:
     """Name, begin, end and attributes of the parts of a sequence; what was never reached is left out."""
-    if times.queued_ns is not None and times.admitted_ns is not None:
-        yield "queue", times.queued_ns, times.admitted_ns, {}
+    if times.queued_ns is not None:
+        yield "queue", times.queued_ns, times.admitted_ns or now_ns, {}
     first_ns = times.rounds[0].end_ns if times.rounds else None
     if times.admitted_ns is not None:
         cached = times.completion.usage.cached_tokens if times.completion is not None else 0

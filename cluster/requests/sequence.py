@@ -263,7 +263,7 @@ class Sequence:
     async def _acquire(self) -> None:
         """Waits for a slot at a target."""
         slots, ticket = self._cluster.slots, self.plan.ticket
-        began_ns = self._recording.now_ns()
+        self._recording.waits(self.plan.index)
         if self._has_queued:
             if self._grant is not None:
                 slots.admission.release(self._grant)
@@ -281,7 +281,7 @@ class Sequence:
         finally:
             waiting.cancel()
             woken.cancel()
-        self._recording.queued(self.plan.index, began_ns)
+        self._recording.queued(self.plan.index)
         if self._admitted_s is None:
             self._admitted_s = time.monotonic()
 

@@ -131,7 +131,8 @@ class CoordinatorTrace:
         self._outbox.ending.set()
         await asyncio.wait([*self._followers.values(), _nothing()], timeout=END_S)
         for running in self._requests.values():
-            tap.put(running.recording.so_far())
+            for span in running.recording.so_far():
+                tap.put(span)
         await self._flush(tap)
         await self._outbox.close()
 

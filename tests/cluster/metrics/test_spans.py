@@ -111,6 +111,20 @@ async def test_a_refused_request_is_an_error(sent: Sent, scraped: Scraped) -> No
     assert root.status.description in ("INVALID_ARGUMENT", "OUT_OF_RANGE")
 
 
+def test_a_request_that_ended_in_the_queue_was_there(sent: Sent) -> None:
+    """Until its end, and nothing of it came after."""
+    waited = Milestones(RequestBooks(), "r", 100)
+    waited.waits(0, 150)
+    sent.spans.send(waited, "cancelled", 900)
+    spans = {span.name: span for span in sent.finished()}
+    assert spans.keys() == {"generate", "queue"}
+    assert spans["queue"].end_time == spans["generate"].end_time
+    began, beginning = spans["queue"].start_time, spans["generate"].start_time
+    assert began is not None
+    assert beginning is not None
+    assert began - beginning == 50
+
+
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
     """An OpenTelemetry collector."""
 

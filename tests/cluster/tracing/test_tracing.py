@@ -356,6 +356,40 @@ async def test_actors_of_an_old_release(serve: Serve) -> None:
     assert {"queue", "open"} <= {one.name for one in timeline.slices}
 
 
+@pytest.mark.parametrize("is_left", [False, True])
+async def test_who_still_waits_for_a_slot_waits_in_the_queue(serve: Serve, is_left: bool) -> None:
+    """Its time is that of the queue, whether the trace ends while it waits, or the client leaves."""
+    target, released = ScriptedTarget(Script()), asyncio.Event()
+    target.script.num_slots, target.script.hold = 1, released
+    front = await serve(targets=(await target.start(),))
+    try:
+        await ready(front, drafters=0)
+        async with AsyncClient(front.address) as client:
+            first = asyncio.create_task(client.generate("text"))
+            async with asyncio.timeout(60.0):
+                while not target.opens:  # noqa: ASYNC110 - has no event
+                    await asyncio.sleep(0.01)
+            trace = client.start_trace(request_id="mine", seconds=60.0 if is_left else 2.0)
+            await trace.wait_started()
+            second = asyncio.create_task(client.generate("text", request_id="mine"))
+            async with asyncio.timeout(60.0):
+                while (await client.status()).waiting == 0:  # noqa: ASYNC110 - has no event
+                    await asyncio.sleep(0.01)
+            if is_left:
+                second.cancel()
+            timeline = await trace.result()
+            released.set()
+            await asyncio.gather(first, second, return_exceptions=True)
+    finally:
+        await target.stop()
+    (one,) = summarise(timeline).requests
+    assert one.outcome == ("cancelled" if is_left else "running")
+    assert one.spent_us["queue"] > 0.0
+    ended_us = [part.end_us for part in timeline.slices if part.name == "queue"]
+    whole = next(part for part in timeline.slices if "outcome" in part.args)
+    assert ended_us == [pytest.approx(whole.end_us, abs=10_000.0)]
+
+
 async def test_the_coordinator_that_dies_leaves_what_came(together: Together) -> None:
     """The client keeps what it has, and says that the end is missing."""
     async with AsyncClient(together.front.address) as client:
