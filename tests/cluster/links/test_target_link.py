@@ -184,8 +184,10 @@ async def test_each_break_is_told(target: ScriptedTarget) -> None:
             await until(lambda: linked.link.is_up)
             target.hang_up()
             await until(lambda: linked.calls.count("up") > times)  # noqa: B023 - awaited at once
-    told = [line["reason"] for line in lines if line["event"] == "not connected"]
-    assert told == [told[0]] * 3
+    told = [line for line in lines if line["event"] == "not connected"]
+    assert [line["reason"] for line in told] == [told[0]["reason"]] * 3
+    assert all(target.address in line["peer"] for line in told)
+    assert not any("actor" in line for line in told), "that is who writes the line"
     await linked.stop()
 
 
