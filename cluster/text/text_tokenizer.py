@@ -10,6 +10,7 @@ from typing import Protocol, cast
 
 from outrider.actors.engine.engine_settings import LAW_PREFIX
 from outrider.actors.engine.tables.trigram_laws import VOCAB_SIZE
+from outrider.cluster.text.byte_tokens import ByteTokens, NamedTokens
 
 NORMALISED = 8
 """Characters of a text that a normaliser makes one of, at most: composition (NFC, NFKC) joins up to four."""
@@ -50,7 +51,7 @@ class TextCodec(Protocol):
         ...
 
 
-class _FastTokenizer(Protocol):
+class _FastTokenizer(NamedTokens, Protocol):
     """The part of `tokenizers.Tokenizer` that is used."""
 
     normalizer: object | None
@@ -85,6 +86,7 @@ class PretrainedCodec:
         self._tokenizer = tokenizer
         # The Rust tokenizer decodes a few tokens in microseconds; the wrapper around it takes ten times that.
         self._fast: _FastTokenizer | None = getattr(tokenizer, "backend_tokenizer", None)
+        self._bytes = ByteTokens(self._fast) if self._fast is not None else None
         self.special_ids = frozenset(tokenizer.all_special_ids)
         self.has_chat_template = bool(tokenizer.chat_template)
         self.max_token_chars = self._longest_token()
@@ -96,6 +98,8 @@ class PretrainedCodec:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids, special tokens included; bytes that are not UTF-8 become U+FFFD."""
+        if self._bytes is not None and self._bytes.are_in(ids):
+            return self._bytes.decode(ids)
         if self._fast is not None:
             return self._fast.decode(ids, skip_special_tokens=False)
         return self._tokenizer.decode(
