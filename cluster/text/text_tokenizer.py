@@ -51,6 +51,12 @@ class TextCodec(Protocol):
         ...
 
 
+class _AddedToken(Protocol):
+    """The part of `tokenizers.AddedToken` that is used."""
+
+    special: bool
+
+
 class _FastTokenizer(NamedTokens, Protocol):
     """The part of `tokenizers.Tokenizer` that is used."""
 
@@ -59,6 +65,8 @@ class _FastTokenizer(NamedTokens, Protocol):
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str: ...
 
     def get_vocab(self, with_added_tokens: bool) -> dict[str, int]: ...
+
+    def get_added_tokens_decoder(self) -> dict[int, _AddedToken]: ...
 
 
 class _PretrainedTokenizer(Protocol):
@@ -87,7 +95,7 @@ class PretrainedCodec:
         # The Rust tokenizer decodes a few tokens in microseconds; the wrapper around it takes ten times that.
         self._fast: _FastTokenizer | None = getattr(tokenizer, "backend_tokenizer", None)
         self._bytes = ByteTokens(self._fast) if self._fast is not None else None
-        self.special_ids = frozenset(tokenizer.all_special_ids)
+        self.special_ids = frozenset(tokenizer.all_special_ids).union(self._marked_special())
         self.has_chat_template = bool(tokenizer.chat_template)
         self.max_token_chars = self._longest_token()
 
@@ -117,6 +125,13 @@ class PretrainedCodec:
             )
         except TemplateError as error:
             raise ValueError(str(error)) from error
+
+    def _marked_special(self) -> set[int]:
+        """Tokens that are special although none has a name such as end of text: turns and headers of a chat."""
+        if self._fast is None:
+            return set()
+        added = self._fast.get_added_tokens_decoder()
+        return {token for token, marked in added.items() if marked.special}
 
     def _longest_token(self) -> int | None:
         """Characters that the longest token can stand for; more where a normaliser shortens the text before it is cut."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from pathlib import Path
@@ -70,6 +71,21 @@ def test_text_survives_the_way_there_and_back(codec: PretrainedCodec) -> None:
     assert codec.decode(plain) == text
     assert codec.encode(text, add_special_tokens=True) == [0, *plain]
     assert codec.special_ids == {0, 1}
+
+
+def test_tokens_that_are_special_without_a_name_have_no_text(wrapped: Any, tmp_path: Path) -> None:
+    """As those of a chat's turns; added tokens that are ordinary ones have some. transformers leaves out the same."""
+    made = copy.deepcopy(wrapped)
+    fast = made.backend_tokenizer
+    fast.add_special_tokens(["<|turn|>"])
+    fast.add_tokens(["<think>"])
+    made.save_pretrained(tmp_path)
+    codec = text_tokenizer.load(str(tmp_path))
+    text = "<|turn|>a<think>b</s>"
+    ids = codec.encode(text, add_special_tokens=True)
+    kept = [token for token in ids if token not in codec.special_ids]
+    assert codec.decode(kept) == "a<think>b" == made.decode(ids, skip_special_tokens=True)
+    assert codec.decode(ids) == f"<s>{text}"
 
 
 def test_the_chat_template_renders_and_refuses(codec: PretrainedCodec) -> None:
