@@ -69,10 +69,19 @@ class Detokeniser:
         return rest
 
     def _advance(self, end: int) -> None:
-        """Makes the tokens before `end`, whose text is all out, the context of what follows."""
-        del self._window[: self._num_context]
-        self._num_context = end - self._num_context
-        self._context_text = self._decode(self._window[: self._num_context])
+        """Makes the tokens before `end`, whose text is all out, the context of what follows.
+
+        Tokens without a text of their own, as ids that the tokenizer lacks, are not enough: behind them alone what follows
+        would be decoded as the first token of a text. The context grows by them, and not without end.
+        """
+        window, num_context = self._window, self._num_context
+        if text := self._decode(window[num_context:end]):
+            del window[:num_context]
+            self._num_context, self._context_text = end - num_context, text
+        elif end > MAX_WINDOW:
+            del window[num_context:end]
+        else:
+            self._num_context, self._context_text = end, self._decode(window[:end])
         self._num_emitted = 0
 
     def _cut(self, text: str) -> None:

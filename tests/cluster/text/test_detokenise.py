@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers.decoders import Decoder
 
 from outrider.cluster.text.detokenise import Detokeniser
 
@@ -103,11 +105,34 @@ def test_the_cost_of_a_token_does_not_grow() -> None:
         longest = max(longest, len(ids))
         return decode(ids)
 
-    for ids in (tokenizer().encode("the cat sat on the mat " * 50).ids, [continuation_byte] * 500):
+    texts = ([9999] * 500, [continuation_byte] * 500)
+    for ids in (tokenizer().encode("the cat sat on the mat " * 50).ids, *texts):
         made = Detokeniser(counting)
         for token in ids:
             made.feed([token])
     assert longest <= 40
+
+
+WORDS = {"a": 0, "b": 1, "##c": 2, ".": 3, "▁": 4, "▁a": 5, "▁b": 6}
+
+
+@pytest.mark.parametrize(
+    "decoder", [decoders.WordPiece(), decoders.Metaspace(), decoders.BPEDecoder("##c"), None]
+)
+@settings(deadline=None)
+@given(ids=st.lists(st.integers(0, len(WORDS) + 2), max_size=30), size=st.integers(1, 4))
+@example(ids=[5, 8, 6], size=1)
+@example(ids=[0, *[8] * 50, 2], size=1)
+def test_ids_without_a_token_change_nothing(
+    decoder: Decoder | None, ids: list[int], size: int
+) -> None:
+    """A model is often wider than its tokenizer: words behind such an id are spaced and joined as without it."""
+    made = Tokenizer(models.WordLevel(WORDS, unk_token="a"))
+    if decoder is not None:
+        made.decoder = decoder
+    detokeniser = Detokeniser(lambda some: str(made.decode(list(some))))
+    pieces = [detokeniser.feed(ids[at : at + size]) for at in range(0, len(ids), size)]
+    assert "".join([*pieces, detokeniser.flush()]) == made.decode(ids)
 
 
 def test_bytes_that_never_become_a_character_are_replaced_at_the_end() -> None:
