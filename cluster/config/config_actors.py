@@ -10,7 +10,7 @@ from outrider.actors.draft.choice.drafter_registry import DRAFTERS
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.engine.engine_settings import DEMO_PREFIX, LAW_PREFIX, TABULAR_PREFIX
 from outrider.actors.engine.profiles import DEVICE_PREFIX, find_profile
-from outrider.cluster.config.config_section import NAME, AutoOr, Scalar, Section
+from outrider.cluster.config.config_section import NAME, AutoOr, Scalar, Section, Switch
 from outrider.cluster.config.node_labels import KEY, SELECTOR
 from outrider.cluster.config.resource_amounts import Amount, Gpus, Resources
 
@@ -57,7 +57,7 @@ class _Actor(Section):
     direct_forward: bool = True
     """Run Llama, Mistral, Qwen2 and Qwen3 models as functions of their weights; `false`: by transformers' own modules."""
 
-    cuda_graphs: Literal["auto", "on", "off"] = "auto"
+    cuda_graphs: Switch = "auto"
     """On a GPU, whether small passes are recorded and replayed: `auto` as far as the model can be, `on` or not start, `off`."""
 
     replicas: int | None = Field(default=None, ge=1, le=1_000)

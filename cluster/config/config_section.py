@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+)
 from pydantic_core import core_schema
 
 from outrider.cluster.config.config_errors import shown
@@ -15,6 +23,21 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """Pattern of the names of actors and namespaces."""
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+
+
+def _switched(value: Any) -> Any:
+    """YAML reads `on` and `off` as truths, unless they are in quotes."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return value
+
+
+Switch = Annotated[
+    Literal["auto", "on", "off"],
+    BeforeValidator(_switched),
+    WithJsonSchema({"enum": ["auto", "on", "off", True, False]}),
+]
+"""`auto`, `on` or `off`."""
 
 
 class Section(BaseModel):

@@ -145,6 +145,20 @@ def test_room_is_a_number_or_left_open(key: str, least: int, value: object) -> N
         assert getattr(config.targets[0], key) == taken
 
 
+@pytest.mark.parametrize("word", ["auto", "on", "off"])
+def test_a_switch_is_taken_as_it_is_written(tmp_path: Path, word: str) -> None:
+    """Also without quotes, where YAML reads a truth; editors and charts say the same."""
+    file = tmp_path / "service.yaml"
+    for text in (word, f"'{word}'"):
+        file.write_text(f"targets: [{{model: m, cuda_graphs: {text}}}]\n")
+        assert load_config(file).targets[0].cuda_graphs == word
+        jsonschema.validate(yaml.safe_load(file.read_text()), schema())
+    assert (
+        "'auto', 'on' or 'off'"
+        in problems({"targets": [{"model": "m", "cuda_graphs": 1}]})["targets[0].cuda_graphs"]
+    )
+
+
 def test_key_unlike_any_other_lists_what_is_allowed() -> None:
     """A suggestion that is none would mislead."""
     found = problems({"cluster": {"restarts": {"zzz": 1}}})
