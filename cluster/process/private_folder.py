@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import IO, Self
 
@@ -23,7 +24,7 @@ PREFIX = "outrider-"
 """The names of private folders begin so."""
 
 OWNER = "owner"
-"""The file that is locked while the folder is in use. Holds JSON: `pid` and `ready_file`."""
+"""The file that is locked while the folder is in use. Holds JSON: `pid` and `files`."""
 
 MAX_SOCKET_FOLDER = 40
 """Characters of the folder for Ray's files: Linux allows 107 in the name of a socket, and Ray appends up to 65."""
@@ -54,16 +55,16 @@ class PrivateFolder:
             lock = new.open("x", encoding="utf-8")
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             folder = cls(path, lock)
-            folder.note_ready_file(None)
+            folder.note_files(())
             new.rename(path / OWNER)
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
             raise
         return folder
 
-    def note_ready_file(self, file: Path | None) -> None:
-        """Notes the ready file that goes with the service, for whoever has to clear up. To be called before it is written."""
-        content = {"pid": os.getpid(), "ready_file": None if file is None else str(file.absolute())}
+    def note_files(self, files: Collection[Path]) -> None:
+        """Notes the files that go with the service, for whoever has to clear up. To be called before they are written."""
+        content = {"pid": os.getpid(), "files": [str(file.absolute()) for file in files]}
         self._lock.seek(0)
         self._lock.truncate()
         json.dump(content, self._lock)
@@ -93,7 +94,7 @@ def temporary_parent() -> Path:
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Removes the folders of this user's services whose process is gone, and their ready files.
+    """Removes the folders of this user's services whose process is gone, and the files that they noted.
 
     Leaves those of living services, and what cannot be removed.
     """
@@ -105,19 +106,19 @@ def remove_leftovers(parent: Path) -> None:
                 continue
             with (path / OWNER).open(encoding="utf-8") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove_ready_file(lock.read())
+                _remove_files(lock.read())
                 _remove(path)
 
 
-def _remove_ready_file(owner: str) -> None:
-    """Removes the ready file that a dead owner has named, unless it has become another's."""
+def _remove_files(owner: str) -> None:
+    """Removes the files that a dead owner has noted, unless they have become another's."""
     try:
         content = json.loads(owner)
-        pid, named = content["pid"], content["ready_file"]
+        pid, named = content["pid"], [Path(file) for file in content["files"]]
     except (ValueError, KeyError, TypeError):
-        return  # killed while it wrote: there was no ready file yet
-    if named is not None:
-        remove_if_left(Path(named), pid=pid)
+        return  # killed while it wrote: there were no files yet
+    for file in named:
+        remove_if_left(file, pid=pid)
 
 
 def _remove(path: Path) -> None:

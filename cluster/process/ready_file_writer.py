@@ -1,4 +1,6 @@
-"""The file that tells scripts where a service is, once it serves. `outrider.client.connection.ready_file` reads it."""
+"""The file that tells scripts where a service is, once it serves, and what it has in common with the admin file: it goes with the service.
+
+`outrider.client.connection.ready_file` reads it."""
 
 from __future__ import annotations
 
@@ -6,10 +8,11 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from outrider.cluster.roster.actor_status import ActorStatus
 
@@ -23,8 +26,6 @@ def written(
 ) -> Iterator[None]:
     """Inside, the file is there, and locked while this process lives.
 
-    It is written whole or not at all: who sees it can read it.
-
     Args:
         path: Where. Its folder exists.
         address: The public address.
@@ -37,7 +38,6 @@ def written(
     content = {
         "address": address,
         "metrics": metrics,
-        "pid": os.getpid(),
         "actors": [
             {
                 "name": actor.name,
@@ -51,13 +51,30 @@ def written(
             for actor in actors
         ],
     }
+    with held(path, content):
+        yield
+
+
+@contextmanager
+def held(path: Path, content: Mapping[str, Any]) -> Iterator[None]:
+    """Inside, a file holds this and who wrote it, readable by this user only, and locked while this process lives.
+
+    It is written whole or not at all: who sees it can read it.
+
+    Args:
+        path: Where. Its folder exists.
+        content: The service's `address`, and whatever else.
+
+    Raises:
+        OSError: It cannot be written.
+    """
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
     ) as file:
         try:
             # Locked before it bears its name, so that nobody takes the service for dead.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            json.dump(content, file, indent=2)
+            json.dump({**content, "pid": os.getpid()}, file, indent=2)
             file.write("\n")
             file.flush()
             os.replace(file.name, path)
@@ -72,21 +89,21 @@ def written(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOwner:
-    """The service that wrote a ready file, and lives."""
+    """The service that wrote a ready or admin file, and lives."""
 
     address: str
     pid: int
 
 
 def remove_if_left(file: Path, *, pid: int | None = None) -> FileOwner | None:
-    """Removes a ready file whose service is gone.
+    """Removes a ready or admin file whose service is gone.
 
     Args:
-        file: Need not exist; anything but a ready file is left alone.
+        file: Need not exist; anything else is left alone.
         pid: Only that of this process.
 
     Returns:
-        The service whose ready file was left alone because it lives.
+        The service whose file was left alone because it lives.
     """
     with (
         suppress(OSError, ValueError, KeyError, TypeError, RecursionError),

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -100,10 +100,10 @@ class RayRuntime:
                 raise
             raise RayUnavailable(self._explain(error)) from error
 
-    def note_ready_file(self, file: Path) -> None:
-        """Notes the ready file that goes with the service, which may be killed; does nothing in a cluster that was joined."""
+    def note_files(self, files: Collection[Path]) -> None:
+        """Notes the files that go with the service, which may be killed; does nothing in a cluster that was joined."""
         if self._folder is not None:
-            self._folder.note_ready_file(file)
+            self._folder.note_files(files)
 
     def stop(self, *, patience_s: float = END_PATIENCE_S) -> None:
         """Leaves Ray; ends it and removes its files if it is our own. Idempotent.

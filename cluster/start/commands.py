@@ -68,7 +68,7 @@ def serve(
         emulate: Profiles of emulated devices, in place of the file's devices.
         ready_file: Is written once the service serves, and removed when it begins to end. One that a service has left
             that was killed is removed at once.
-        admin_file: Is written while the service runs, for `outrider apply`.
+        admin_file: Is written while the service runs, for `outrider apply`; likewise.
         log_level: Least level of the events that actors log; one of `LOG_LEVELS`.
         report: Takes lines on how it goes.
 
@@ -79,22 +79,25 @@ def serve(
         raise CommandFailed(
             f"--log-level is {log_level!r}; allowed: {', '.join(LOG_LEVELS)}", USAGE
         )
-    for flag, file in (("--ready-file", ready_file), ("--admin-file", admin_file)):
-        if file is not None and not file.absolute().parent.is_dir():
+    given = (("--ready-file", ready_file), ("--admin-file", admin_file))
+    files = {flag: file for flag, file in given if file is not None}
+    for flag, file in files.items():
+        if not file.absolute().parent.is_dir():
             raise CommandFailed(
                 f"{flag} {file}: the folder {file.absolute().parent} does not exist", USAGE
             )
-        if file is not None and file.is_dir():
+        if file.is_dir():
             raise CommandFailed(f"{flag} {file} is a folder; a file is written", USAGE)
     settings = service_config(
         config, targets=targets, drafts=drafts, listen=listen, emulate=emulate
     )
-    if ready_file is not None and (other := remove_if_left(ready_file)) is not None:
-        raise CommandFailed(
-            f"--ready-file {ready_file} is that of the service at {other.address}, which runs (process {other.pid}); "
-            "end that one, or take another file",
-            USAGE,
-        )
+    for flag, file in files.items():
+        if (other := remove_if_left(file)) is not None:
+            raise CommandFailed(
+                f"{flag} {file} is that of the service at {other.address}, which runs (process {other.pid}); "
+                "end that one, or take another file",
+                USAGE,
+            )
     # Only now: Ray takes a second to import, which a mistyped flag should not cost.
     from outrider.cluster.ray.own_node import StartCancelled
     from outrider.cluster.roster.actor_status import progress_line
@@ -113,13 +116,13 @@ def serve(
                     )
                 )
                 address, metrics = service.address, service.metrics_address
+                service.note_files(files.values())
                 if admin_file is not None:
                     supervisor, credentials = service.admin()
                     admin = Admin(address=supervisor, credentials=credentials)
                     running.enter_context(written_admin_file(admin_file, admin))
                 # Last: who waits for it finds all else there.
                 if ready_file is not None:
-                    service.note_ready_file(ready_file)
                     running.enter_context(
                         written(
                             ready_file,

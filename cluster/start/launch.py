@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -121,10 +121,10 @@ class RunningService:
         self._silences = 0
         return None
 
-    def note_ready_file(self, file: Path) -> None:
-        """Notes the ready file of this service before it is written: should this process be killed, a later start of a
-        service on this machine removes it."""
-        self._runtime.note_ready_file(file)
+    def note_files(self, files: Collection[Path]) -> None:
+        """Notes the ready and the admin file of this service before they are written: should this process be killed, a later start
+        of a service on this machine removes them."""
+        self._runtime.note_files(files)
 
     def stop(self, grace_s: float | None = None) -> None:
         """Drains and ends everything. Idempotent.

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.tls import TlsFiles
+from outrider.cluster.process.ready_file_writer import held
 
 
 class BadAdminFile(ValueError):
@@ -29,26 +29,19 @@ class Admin:
 
 @contextmanager
 def written(path: Path, admin: Admin) -> Iterator[None]:
-    """Inside, the file is there, readable by this user only. Written whole or not at all.
+    """Inside, the file is there; see `held`.
 
     Raises:
         OSError: It cannot be written.
     """
-    new = path.with_name(f".{path.name}.{os.getpid()}")
     tls = admin.credentials.tls
     content = {
         "address": admin.address,
         "secret": admin.credentials.secret,
         "tls": dataclasses.asdict(tls) if tls is not None else None,
     }
-    try:
-        with open(new, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            json.dump(content, file)
-        os.replace(new, path)
+    with held(path, content):
         yield
-    finally:
-        new.unlink(missing_ok=True)
-        path.unlink(missing_ok=True)
 
 
 def read(path: Path) -> Admin:

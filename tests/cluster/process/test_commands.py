@@ -157,25 +157,31 @@ def test_wrong_flags_are_usage_errors(flags: dict[str, object], message: str) ->
     assert caught.value.exit_code == USAGE
 
 
-def test_ready_file_of_a_living_service_is_not_taken(tmp_path: Path) -> None:
-    """Two services that write one file would each remove the other's."""
-    file = tmp_path / "ready"
+@pytest.mark.parametrize("flag", ["ready_file", "admin_file"])
+def test_file_of_a_living_service_is_not_taken(tmp_path: Path, flag: str) -> None:
+    """Two services that write one file would each remove the other's; a change meant for the one would reach the other."""
+    file = tmp_path / "file"
+    admin = Admin(address="127.0.0.1:5", credentials=Credentials.fresh(None))
     with (
-        written(file, address="127.0.0.1:5", actors=[]),
+        written(file, address="127.0.0.1:5", actors=[])
+        if flag == "ready_file"
+        else written_admin_file(file, admin),
         pytest.raises(
             CommandFailed, match=f"127.0.0.1:5, which runs .process {os.getpid()}"
         ) as caught,
     ):
-        serve(ready_file=file)
+        serve(**{flag: file})  # type: ignore[arg-type]
     assert caught.value.exit_code == USAGE
+    assert f"--{flag.replace('_', '-')} {file}" in str(caught.value)
 
 
-def test_ready_file_that_was_left_goes_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flag", ["ready_file", "admin_file"])
+def test_file_that_was_left_goes_at_once(tmp_path: Path, flag: str) -> None:
     """Who waits for the file must not find an old one, also where the start then fails."""
-    file = tmp_path / "ready"
+    file = tmp_path / "file"
     file.write_text('{"address": "127.0.0.1:5", "pid": 1}')
     with pytest.raises(CommandFailed, match="no such folder"):
-        serve(targets=["/no/such/folder"], listen="127.0.0.1:0", ready_file=file)
+        serve(targets=["/no/such/folder"], listen="127.0.0.1:0", **{flag: file})  # type: ignore[arg-type]
     assert not file.exists()
 
 

@@ -25,20 +25,25 @@ from outrider.cluster.process.private_folder import (
 from outrider.cluster.process.ready_file_writer import remove_if_left, written
 from outrider.cluster.roster.actor_status import ActorState, ActorStatus
 from outrider.cluster.roster.roster import Role
+from outrider.cluster.supervise import admin_file
 
 SERVICE = """
 import sys, time
 from pathlib import Path
+from outrider.actors.rpc.credentials import Credentials
 from outrider.cluster.process.private_folder import PrivateFolder
 from outrider.cluster.process.ready_file_writer import written
+from outrider.cluster.supervise import admin_file
 
 folder = PrivateFolder.make(Path(sys.argv[1]))
 folder.write_token()
 (folder.path / "ray" / "session").mkdir(parents=True)
 (folder.path / "ray" / "latest").symlink_to(folder.path / "ray" / "session")
 ready = Path(sys.argv[2])
-folder.note_ready_file(ready)
-with written(ready, address="127.0.0.1:5", actors=[]):
+own = ready.with_name(f"{ready.name}-admin")
+folder.note_files((ready, own))
+admin = admin_file.Admin(address="127.0.0.1:6", credentials=Credentials.fresh())
+with admin_file.written(own, admin), written(ready, address="127.0.0.1:5", actors=[]):
     print(folder.path, flush=True)
     time.sleep(100)
 """
@@ -46,7 +51,7 @@ with written(ready, address="127.0.0.1:5", actors=[]):
 
 @contextmanager
 def service(parent: Path, ready: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """A process with a private folder and a ready file, and that folder; killed in the end."""
+    """A process with a private folder, a ready file and an admin file, and that folder; killed in the end."""
     process = subprocess.Popen(
         [sys.executable, "-c", SERVICE, str(parent), str(ready)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -62,7 +67,7 @@ def service(parent: Path, ready: Path) -> Iterator[tuple[subprocess.Popen[str], 
 
 
 def test_leftovers_of_the_killed_go_and_those_of_the_living_stay(tmp_path: Path) -> None:
-    """The lock ends with the process, however that ends: its folder, its token and its ready file are removed."""
+    """The lock ends with the process, however that ends: its folder, its token, its ready file and its admin file are removed."""
     parent = tmp_path / "t"
     parent.mkdir()
     dead, living = tmp_path / "dead", tmp_path / "living"
@@ -82,7 +87,9 @@ def test_leftovers_of_the_killed_go_and_those_of_the_living_stay(tmp_path: Path)
         assert list(parent.iterdir()) == [kept]
         assert (kept / "token").exists()
         assert not dead.exists()
+        assert not (tmp_path / "dead-admin").exists()
         assert read_ready_file(living).is_alive
+        assert admin_file.read(tmp_path / "living-admin").address == "127.0.0.1:6"
 
 
 def test_ready_file_of_another_is_left_alone(tmp_path: Path) -> None:
