@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from outrider.actors.train.trainer_options import TargetTrainerOptions
@@ -81,13 +82,7 @@ def serve(
         )
     given = (("--ready-file", ready_file), ("--admin-file", admin_file))
     files = {flag: file for flag, file in given if file is not None}
-    for flag, file in files.items():
-        if not file.absolute().parent.is_dir():
-            raise CommandFailed(
-                f"{flag} {file}: the folder {file.absolute().parent} does not exist", USAGE
-            )
-        if file.is_dir():
-            raise CommandFailed(f"{flag} {file} is a folder; a file is written", USAGE)
+    _check_files(files, config)
     settings = service_config(
         config, targets=targets, drafts=drafts, listen=listen, emulate=emulate
     )
@@ -145,6 +140,29 @@ def serve(
         except StartCancelled:
             report("ended while starting")
     report("ended")
+
+
+def _check_files(files: Mapping[str, Path], config: Path | None) -> None:
+    """Makes sure that files can be written, by the flags that name them, so that no service starts in vain.
+
+    Raises:
+        CommandFailed: One cannot, or one would take the place of another or of the configuration.
+    """
+    named = {config.resolve(): "--config"} if config is not None else {}
+    for flag, file in files.items():
+        folder = file.absolute().parent
+        if not folder.is_dir():
+            raise CommandFailed(f"{flag} {file}: the folder {folder} does not exist", USAGE)
+        if file.is_dir():
+            raise CommandFailed(f"{flag} {file} is a folder; a file is written", USAGE)
+        if (other := named.setdefault(file.resolve(), flag)) != flag:
+            raise CommandFailed(f"{other} and {flag} both name {file}; take another file", USAGE)
+        try:
+            NamedTemporaryFile(prefix=f".{file.name}.", dir=folder).close()
+        except OSError as error:
+            raise CommandFailed(
+                f"{flag} {file} cannot be written: {error.strerror}", USAGE
+            ) from None
 
 
 def service_config(

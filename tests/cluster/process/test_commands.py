@@ -134,6 +134,20 @@ def test_flags_lie_over_the_file(tmp_path: Path) -> None:
     assert (config.service.listen, config.service.max_waiting) == ("127.0.0.1:2", 3)
 
 
+@pytest.mark.parametrize("first", ["config", "ready_file"])
+def test_two_flags_do_not_name_one_file(tmp_path: Path, first: str) -> None:
+    """The one would be written over the other, and removed in the end; nothing is touched."""
+    file, link = tmp_path / "c.yaml", tmp_path / "link.yaml"
+    file.write_text("targets: [{model: /no/such/folder}]\n")
+    link.symlink_to(file)
+    with pytest.raises(
+        CommandFailed, match=f"--{first.replace('_', '-')} and --admin-file both name"
+    ) as caught:
+        serve(**{first: file, "admin_file": link})  # type: ignore[arg-type]
+    assert caught.value.exit_code == USAGE
+    assert file.read_text() == "targets: [{model: /no/such/folder}]\n"
+
+
 def test_missing_model_is_told_before_ray_starts() -> None:
     """Within a second, by the key that holds it; exit code 1."""
     with pytest.raises(CommandFailed, match=r"targets\[0\].model: .*/no/such/folder") as caught:
@@ -146,6 +160,8 @@ def test_missing_model_is_told_before_ray_starts() -> None:
     [
         ({"log_level": "loud"}, "--log-level is 'loud'; allowed: debug"),
         ({"ready_file": Path("/no/such/folder/ready")}, "--ready-file"),
+        ({"ready_file": Path("/proc/ready")}, "--ready-file /proc/ready cannot be written: "),
+        ({"admin_file": Path("/proc/admin")}, "--admin-file /proc/admin cannot be written: "),
         ({"listen": "here"}, "'here' is not HOST:PORT"),
         ({"config": Path("/no/such/file.yaml")}, "cannot be read"),
     ],
