@@ -1,6 +1,6 @@
 """What would end a start only after a minute, looked at before anything is started: addresses and the disk.
 
-Only for a service on this machine; what a cluster's nodes lack, the actors there tell.
+Only for this machine; what the other nodes of a cluster lack, the actors there tell.
 """
 
 from __future__ import annotations

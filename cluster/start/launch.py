@@ -227,13 +227,13 @@ def start_service(
     """
     runtime = RayRuntime(config, show_logs=show_logs)
     try:
-        if runtime.is_embedded:
-            check_address(config.service.listen, "service.listen (--listen)")
-            if config.service.metrics is not None:
-                check_address(config.service.metrics, "service.metrics")
-            # A wrong path, too, is told before Ray is started, which takes seconds.
-            if problems := problems_here(config):
-                raise ServiceFailed("\n".join(map(str, problems)))
+        # Also in a cluster: supervisor and first coordinator run on the node of this process.
+        check_address(config.service.listen, "service.listen (--listen)")
+        if config.service.metrics is not None:
+            check_address(config.service.metrics, "service.metrics")
+        # A wrong path, too, is told before Ray is started, which takes seconds.
+        if runtime.is_embedded and (problems := problems_here(config)):
+            raise ServiceFailed("\n".join(map(str, problems)))
         runtime.start(is_cancelled=is_cancelled)
     except (Unfit, RayUnavailable) as error:
         raise ServiceFailed(str(error)) from error

@@ -100,6 +100,26 @@ def test_busy_port_of_the_configuration_file(
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.parametrize("coordinators", [1, 3])
+def test_busy_port_is_told_before_a_cluster_is_joined(
+    monkeypatch: pytest.MonkeyPatch, busy: str, tmp_path: Path, coordinators: int
+) -> None:
+    """The first coordinator runs here. Several share their port: those of another service would answer half of the requests."""
+
+    def joined(*_: object, **__: object) -> None:
+        pytest.fail("the start went on")
+
+    monkeypatch.setattr(ray_runtime.RayRuntime, "start", joined)
+    file = tmp_path / "c.yaml"
+    service = {"listen": busy, "coordinators": coordinators}
+    file.write_text(json.dumps({"service": service, "cluster": {"address": "127.0.0.1:6379"}}))
+    result = serve(monkeypatch, "--config", str(file))
+    assert result.exit_code == 1
+    assert f"service.listen (--listen): cannot listen at {busy}: the port is in use" in (
+        result.stderr
+    )
+
+
 def test_full_disk_is_told_before_ray_starts(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Exit code 1, the folder, what it has and what it needs."""
     disk(monkeypatch, folder, free=3 * MIB)
