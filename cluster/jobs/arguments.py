@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,21 +54,27 @@ def is_uri(path: str) -> bool:
 
 
 def with_files(
-    verb: str, arguments: Sequence[str], parse: Parse, *, folder: Path | None
+    verb: str,
+    arguments: Sequence[str],
+    parse: Parse,
+    *,
+    folder: Path | None,
+    names: Collection[str] = (),
 ) -> tuple[list[str], tuple[Carried, ...]]:
     """The arguments for the job, and the files that must go with it.
 
-    An input in the job's folder stays as it is; a file elsewhere on this machine is carried along, and the argument then
-    says where to. Nothing else is changed.
+    An input in the job's folder stays as it is; a file elsewhere on this machine, or one that the copy of the folder leaves out, is
+    carried along, and the argument then says where to. Nothing else is changed.
 
     Args:
         verb: `serve`, `batch`, `train` or `bench`.
         arguments: What follows it.
         parse: Reads them.
         folder: The folder of this machine that the job gets a copy of.
+        names: What the copy holds: files and empty folders.
 
     Raises:
-        CommandFailed: An input does not exist here, or is a folder outside `folder`.
+        CommandFailed: An input does not exist here, or is a folder outside `folder` or left out of its copy.
     """
     changed = list(arguments)
     carried: list[Carried] = []
@@ -76,13 +83,20 @@ def with_files(
         if not isinstance(parameters.get(name), str | Path):
             continue
         path = str(parameters[name])
-        if is_uri(path) or _is_inside(path, folder):
+        is_inside = _is_inside(path, folder)
+        if is_uri(path) or (is_inside and _is_taken(path, names)):
             continue
         source = Path(path)
-        if name == "target" and not source.exists():
+        if name == "target" and not is_inside and not source.exists():
             # The name of a model, which the job finds or refuses.
             continue
-        if source.is_dir():
+        if is_inside and folder is not None and (folder / source).is_dir():
+            raise CommandFailed(
+                f"{path} is left out of the copy of {folder} that the job gets: see .gitignore, .rayignore and `excludes` "
+                "(--runtime-env)",
+                USAGE,
+            )
+        if source.is_dir() and not is_inside:
             raise CommandFailed(
                 f"{path} is a folder outside the job's own: --working-dir takes a folder along, --paths-on-cluster says "
                 "that the cluster's nodes have it",
@@ -155,3 +169,9 @@ def _is_inside(path: str, folder: Path | None) -> bool:
     if folder is None or Path(path).is_absolute() or not (folder / path).exists():
         return False
     return (folder / path).resolve().is_relative_to(folder.resolve())
+
+
+def _is_taken(path: str, names: Collection[str]) -> bool:
+    """Whether the copy of the folder holds a path in it: a file, or a folder with something in it."""
+    plain = os.path.normpath(path)
+    return plain == "." or any(name == plain or name.startswith(f"{plain}/") for name in names)

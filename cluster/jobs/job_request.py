@@ -74,6 +74,7 @@ def build(
     check_outputs(verb, parse(arguments))
     runtime_env = _runtime_env(options)
     folder = _folder(runtime_env)
+    package = collect(folder, excludes=runtime_env.pop("excludes", None) or ())
     end_s, carried = END_S, tuple[Carried, ...]()
     if options.paths_on_cluster or "working_dir" in runtime_env:
         _check_configured(verb, parse(arguments))
@@ -84,10 +85,9 @@ def build(
         arguments, file, end_s = with_configuration(arguments, parse, folder=folder, mode=mode)
         carried = (file,)
     else:
-        arguments, carried = with_files(verb, arguments, parse, folder=folder)
+        arguments, carried = with_files(verb, arguments, parse, folder=folder, names=package.names)
     variables = {"RAY_AUTH_MODE": mode, "RAY_JOB_STOP_WAIT_TIME_S": str(end_s)}
     runtime_env["env_vars"] = {**variables, **runtime_env.get("env_vars", {})}
-    excludes = runtime_env.pop("excludes", None) or ()
     request = Request(
         # In place of the shell that Ray starts: whoever ends the job ends the command.
         entrypoint=f"exec {shlex.join(['outrider', verb, *arguments])}",
@@ -100,8 +100,7 @@ def build(
         entrypoint_resources=amounts(options.resources, option="--entrypoint-resources") or None,
         entrypoint_label_selector=assignments(options.labels, option="--label") or None,
     )
-    package = collect(folder, carried, excludes=excludes) if folder or carried else None
-    return Submission(request, package)
+    return Submission(request, package.carrying(carried) if folder or carried else None)
 
 
 def new_id(verb: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile, ZipInfo
@@ -33,6 +33,27 @@ class Package:
 
     size: int
     """Bytes. The archive is not compressed, and is larger by a little for each file."""
+
+    bound: int
+    """Bytes that are too many."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What it holds of the folder: files and empty folders."""
+        return frozenset(name for _, name in self.members)
+
+    def carrying(self, carried: Sequence[Carried]) -> Package:
+        """The same with files from elsewhere, which go before those of the folder with their names.
+
+        Raises:
+            CommandFailed: Too much.
+        """
+        taken = {file.name for file in carried}
+        members = tuple(member for member in self.members if member[1] not in taken)
+        left = sum(path.stat().st_size for path, name in self.members if name in taken)
+        size = self.size - left + sum(file.size for file in carried)
+        _check(size, self.bound, self.folder)
+        return replace(self, members=members, carried=tuple(carried), size=size)
 
     def as_dict(self) -> dict[str, object]:
         """For `--dry-run`."""
@@ -63,17 +84,12 @@ class Package:
 
 
 def collect(
-    folder: Path | None,
-    carried: Sequence[Carried],
-    *,
-    excludes: Sequence[str] = (),
-    limit: int | None = None,
+    folder: Path | None, *, excludes: Sequence[str] = (), limit: int | None = None
 ) -> Package:
     """Looks what there is to send.
 
     Args:
-        folder: A folder, or None for the carried files alone.
-        carried: Files from elsewhere.
+        folder: A folder, or None for nothing yet.
         excludes: Patterns as in `.gitignore`, beside those of the folder's own such files and Ray's.
         limit: Bytes that are too many; None is Ray's bound.
 
@@ -86,22 +102,20 @@ def collect(
     # Ray's own walk, so that what is left out does not depend on who packs.
     walk: Any = packaging
     bound = walk.GCS_STORAGE_MAX_SIZE if limit is None else limit
-    taken = {file.name for file in carried}
     members: list[tuple[Path, str]] = []
-    size = sum(file.size for file in carried)
+    size = 0
 
     def take(path: Path) -> None:
         nonlocal size
         assert folder is not None
         name = str(path.relative_to(folder))
         is_empty_folder = path.is_dir() and next(path.iterdir(), None) is None
-        if name in (".", *taken) or not (path.is_file() or is_empty_folder):
+        if name == "." or not (path.is_file() or is_empty_folder):
             return
         members.append((path, name))
         size += path.stat().st_size if path.is_file() else 0
         _check(size, bound, folder)
 
-    _check(size, bound, folder)
     if folder is not None:
         folder = folder.absolute()
         left_out = walk._get_excludes(folder, [*get_runtime_env_default_excludes(), *excludes])
@@ -113,7 +127,7 @@ def collect(
         except OSError as error:
             raise CommandFailed(f"--working-dir {folder}: {error}", USAGE) from error
     members.sort(key=lambda member: member[1])
-    return Package(folder=folder, members=tuple(members), carried=tuple(carried), size=size)
+    return Package(folder=folder, members=tuple(members), carried=(), size=size, bound=bound)
 
 
 def _check(size: int, bound: int, folder: Path | None) -> None:

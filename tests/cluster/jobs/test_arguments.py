@@ -40,7 +40,8 @@ def test_file_in_the_folder_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "data" / "in.jsonl").write_text("{}")
     arguments = ["data/in.jsonl", "/shared/out.jsonl"]
 
-    assert with_files("batch", arguments, parse, folder=tmp_path) == (arguments, ())
+    names = ["data/in.jsonl", "other"]
+    assert with_files("batch", arguments, parse, folder=tmp_path, names=names) == (arguments, ())
 
 
 def test_path_that_leaves_the_folder_is_carried_along(tmp_path: Path) -> None:

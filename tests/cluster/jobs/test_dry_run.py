@@ -113,6 +113,32 @@ def test_service_joins_the_cluster_with_its_file_carried_along(tmp_path: Path) -
     assert made["request"]["runtime_env"]["env_vars"]["RAY_JOB_STOP_WAIT_TIME_S"] == "45"
 
 
+def test_what_is_left_out_of_the_folder_is_carried_along(tmp_path: Path) -> None:
+    """A file that the command names goes with the job whatever `.gitignore` says; a folder cannot, and is told."""
+    for name in ("work/data/a.txt", "work/kept/a.txt", "work/in.jsonl", "work/p.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "work" / ".gitignore").write_text("*.jsonl\n/data\n")
+    job = ("--working-dir", "work")
+    made = planned(*job, "batch", "in.jsonl", "/shared/out.jsonl")
+    entrypoint = "exec outrider batch outrider-files/in.jsonl /shared/out.jsonl"
+    assert made["request"]["entrypoint"] == entrypoint
+    assert made["package"]["carried"] == [
+        {"name": "outrider-files/in.jsonl", "from": str(tmp_path / "work" / "in.jsonl")}
+    ]
+    made = planned(*job, "bench", "--prompts", "./p.txt")
+    assert made["request"]["entrypoint"] == "exec outrider bench --prompts ./p.txt"
+    assert made["package"]["carried"] == []
+    for data in (".", "kept", "kept/"):
+        made = planned(*job, "train", "demo", "--data", data, "--out", "/o")
+        assert made["request"]["entrypoint"] == f"exec outrider train demo --data {data} --out /o"
+    result = submit("--dry-run", *job, "train", "demo", "--data", "data", "--out", "/o")
+    assert result.exit_code == 2, result.output
+    assert "data is left out of the copy of work that the job gets: see .gitignore" in " ".join(
+        result.stderr.split()
+    )
+
+
 def test_paths_of_the_cluster_are_not_touched() -> None:
     """Nothing is read here, and nothing goes with the job."""
     made = planned("--paths-on-cluster", "serve", "--config", "/shared/c.yaml")
