@@ -1,7 +1,8 @@
 """The archive that becomes the job's folder: a folder of this machine, and files carried along.
 
 Made here and not by Ray's client, which would have put the whole folder into an archive before it finds it too large, and
-cannot add a file that lies elsewhere. What is left out is Ray's choice: `.gitignore`, `.rayignore`, `excludes`.
+cannot add a file that lies elsewhere. What is left out is Ray's choice: `.gitignore`, `.rayignore`, `excludes`; and links that lead
+back to a folder around them.
 """
 
 from __future__ import annotations
@@ -109,6 +110,11 @@ def collect(
         nonlocal size
         assert folder is not None
         name = str(path.relative_to(folder))
+        if any("\ud800" <= char <= "\udfff" for char in name):
+            raise CommandFailed(
+                f"--working-dir {folder}: the name {name!r} is no UTF-8, which an archive needs",
+                USAGE,
+            )
         is_empty_folder = path.is_dir() and next(path.iterdir(), None) is None
         if name == "." or not (path.is_file() or is_empty_folder):
             return
@@ -118,16 +124,33 @@ def collect(
 
     if folder is not None:
         folder = folder.absolute()
-        left_out = walk._get_excludes(folder, [*get_runtime_env_default_excludes(), *excludes])
         respects_git = os.environ.get("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "0") != "1"
         try:
+            left_out = walk._get_excludes(folder, [*get_runtime_env_default_excludes(), *excludes])
             walk._dir_travel(
-                folder, [left_out], take, include_gitignore=respects_git, logger=_SILENT
+                folder,
+                [left_out, _is_circle],
+                take,
+                include_gitignore=respects_git,
+                logger=_SILENT,
             )
         except OSError as error:
             raise CommandFailed(f"--working-dir {folder}: {error}", USAGE) from error
+        except (IndexError, ValueError) as error:
+            raise CommandFailed(
+                f"--working-dir {folder}: .gitignore, .rayignore or `excludes` (--runtime-env) there cannot be read: {error}",
+                USAGE,
+            ) from error
     members.sort(key=lambda member: member[1])
     return Package(folder=folder, members=tuple(members), carried=(), size=size, bound=bound)
+
+
+def _is_circle(path: Path) -> bool:
+    """Whether it is a link to a folder that it lies in, whose copy would have no end."""
+    if not path.is_symlink():
+        return False
+    target = os.path.realpath(path)
+    return any(os.path.realpath(folder) == target for folder in path.parents)
 
 
 def _check(size: int, bound: int, folder: Path | None) -> None:

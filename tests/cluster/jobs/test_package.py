@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -72,3 +73,43 @@ def test_too_large_is_refused(folder: Path, carried: tuple[Carried, ...]) -> Non
         collect(folder, limit=2000).carrying(carried)
     assert caught.value.exit_code == USAGE
     assert ".rayignore" in str(caught.value)
+
+
+def test_links_that_lead_back_are_left_out(folder: Path, tmp_path: Path) -> None:
+    """Two of them in one folder would make copies without end; other links are what they lead to."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "far.txt").write_text("far")
+    for name, target in {
+        "deep/up": "..",
+        "deep/here": ".",
+        "above": "../..",
+        "out": str(elsewhere),
+        "same.txt": "a.txt",
+        "itself": "itself",
+    }.items():
+        (folder / name).symlink_to(target)
+    (elsewhere / "back").symlink_to(folder)
+
+    found = collect(folder, limit=10_000).names
+    assert {"out/far.txt", "same.txt", "deep/b.txt"} < found
+    assert not [name for name in found if name.startswith(("deep/up", "deep/here", "above"))]
+    assert not [name for name in found if name.startswith(("itself", "out/back"))]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (b"caf\xe9", b"", r"the name 'caf\\udce9' is no UTF-8"),
+        (b".gitignore", b"caf\xe9\n", ".gitignore, .rayignore or .* cannot be read"),
+        (b".rayignore", b"!\n", ".gitignore, .rayignore or .* cannot be read"),
+    ],
+)
+def test_what_cannot_be_packed_is_told(
+    folder: Path, name: bytes, content: bytes, message: str
+) -> None:
+    """As a fault of the folder, not of Outrider's own."""
+    Path(os.fsdecode(bytes(folder) + b"/" + name)).write_bytes(content)
+    with pytest.raises(CommandFailed, match=message) as caught:
+        collect(folder)
+    assert caught.value.exit_code == USAGE
