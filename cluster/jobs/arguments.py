@@ -16,7 +16,7 @@ CARRIED = "outrider-files"
 INPUTS = {"batch": ("source",), "train": ("data", "target"), "bench": ("prompts",)}
 """Parameters that name what a command reads, by verb. The configuration of `serve` is read here (`service`)."""
 
-OUTPUTS = {"batch": ("destination", "summary"), "train": ("out",)}
+OUTPUTS = {"batch": ("destination", "summary"), "train": ("out", "drafts")}
 """Parameters that name what a command leaves behind, by verb."""
 
 Parse = Callable[[Sequence[str]], Mapping[str, Any]]
@@ -131,14 +131,16 @@ def check_outputs(verb: str, parameters: Mapping[str, Any]) -> None:
         CommandFailed: One would be written to the job's folder.
     """
     for name in OUTPUTS.get(verb, ()):
-        value = parameters.get(name)
-        if value is None or is_uri(str(value)) or Path(str(value)).is_absolute():
-            continue
-        raise CommandFailed(
-            f"{value} would be written to the job's own folder, which Ray removes with the job: name an absolute path on "
-            "storage of the cluster",
-            USAGE,
-        )
+        given = parameters.get(name)
+        values = given if isinstance(given, list | tuple) else (given,)
+        for value in values:
+            if value is None or is_uri(str(value)) or Path(str(value)).is_absolute():
+                continue
+            raise CommandFailed(
+                f"{value} would be written to the job's own folder, which Ray removes with the job: name an absolute path on "
+                "storage of the cluster",
+                USAGE,
+            )
 
 
 def replaced(arguments: Sequence[str], parse: Parse, name: str, new: str) -> list[str]:

@@ -91,3 +91,11 @@ def test_result_in_the_job_s_folder_is_refused() -> None:
         check_outputs("batch", {"destination": "out.jsonl"})
     check_outputs("batch", {"destination": "/shared/out.jsonl", "summary": None})
     check_outputs("batch", {"destination": "s3://bucket/out.jsonl"})
+
+
+def test_each_of_several_results_outlives_the_job() -> None:
+    """A decision model is written into the folder of its draft model."""
+    with pytest.raises(CommandFailed, match=r"mine would be written to the job's own folder"):
+        check_outputs("train", {"drafts": (Path("/shared/a"), Path("mine"))})
+    check_outputs("train", {"drafts": (Path("/shared/a"),), "out": None})
+    check_outputs("train", {"drafts": ()})

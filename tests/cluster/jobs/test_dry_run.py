@@ -166,6 +166,7 @@ def test_address_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (("bench", "--prompts", "no.txt"), "there is no file no.txt here"),
         (("train", "demo", "--data", "/tmp", "--out", "o"), "o would be written to the job's own"),
         (("train", "demo", "--data", "/tmp", "--out", "/o"), "/tmp is a folder outside"),
+        (("train", "decision", "--data", "d", "--draft", "o"), "o would be written to the job's"),
         (("--working-dir", "no", "serve"), "--working-dir no is no folder"),
         (("--working-dir", "s3://b/w.zip", "serve"), "name the configuration"),
         (("--runtime-env", "no.yaml", "bench"), "no.yaml.*cannot be read"),
