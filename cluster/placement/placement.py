@@ -19,6 +19,9 @@ from outrider.cluster.roster.roster import Role
 NEAREST_S = 50e-6
 """Round trips below this are as good as none."""
 
+NEVER = "(cluster.drafters_on_targets: never); add nodes, or set it to auto"
+"""Why a drafter gets none of the nodes that hold targets, and what to do."""
+
 MAX_CHOICES = 4
 """Nodes that Ray is asked to try by name before it may take any."""
 
@@ -144,6 +147,11 @@ def shortage(
     Finds what is certainly missing, not every misfit: Ray decides whether the actors fit together.
     """
     if tenants and shortage(specs, nodes, policy) is None:
+        targets = {tenant.node_id for tenant in tenants if tenant.role is Role.TARGET}
+        for spec in specs:
+            fitting = [node for node in nodes if _fits(spec, node, node.resources)]
+            if all(_is_barred(spec, node, targets, policy) for node in fitting):
+                return f"every node that {spec.name!r} could run on holds a target {NEVER}"
         lacking = shortage(
             specs, [replace(node, resources=_free(node, tenants)) for node in nodes], policy
         )
@@ -160,10 +168,7 @@ def shortage(
             return f"the actors need {wanted:g} {kind} together ({takers}), and the cluster has {there:g}"
     roles = {spec.role for spec in specs}
     if policy.drafters_on_targets == "never" and len(nodes) < 2 and Role.DRAFTER in roles:
-        return (
-            "drafters may not share a node with a target (cluster.drafters_on_targets: never), and there is one node; "
-            "add nodes, or set it to auto"
-        )
+        return f"drafters may not share a node with a target, and there is one node {NEVER}"
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from outrider.cluster.config.node_labels import NODE_ID, matches
@@ -182,6 +184,22 @@ def test_drafters_that_may_not_share_need_a_second_node() -> None:
     policy = PlacementPolicy(drafters_on_targets="never")
     assert "drafters_on_targets" in (shortage(specs(), [node(CPU=8)], policy) or "")
     assert shortage(specs(), [node(CPU=8), node(CPU=8)], policy) is None
+
+
+def test_drafters_for_whom_targets_leave_no_node() -> None:
+    """The setting is named, not the work of others; a node without a target, or with room where targets are taken, is enough."""
+    nodes, tenants = NODES[:2], [on(TARGET, "a"), on(TARGET, "b")]
+    never = PlacementPolicy(drafters_on_targets="never")
+    text = shortage((DRAFTER,), nodes, never, tenants) or ""
+    assert (
+        "every node that 'd' could run on holds a target (cluster.drafters_on_targets: never)"
+        in text
+    )
+    assert shortage((DRAFTER,), nodes, never, tenants[:1]) is None
+    assert shortage((DRAFTER,), nodes, PlacementPolicy(), tenants) is None
+    assert shortage((TARGET,), nodes, never, tenants) is None
+    kept = replace(DRAFTER, node_labels={"zone": "x"})
+    assert shortage((kept,), [labelled("a", zone="x"), labelled("b")], never, [on(TARGET, "a")])
 
 
 @pytest.mark.parametrize(
