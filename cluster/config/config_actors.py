@@ -32,7 +32,7 @@ class _Actor(Section):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Type of weights and cache. `auto`: on a GPU that of the checkpoint, on a CPU float32."""
 
-    device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?|emulated:.+)$")
+    device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:[0-9]{1,3})?|emulated:.+)$")
     """`cpu`, `cuda` or `cuda:N`, counted among the devices that Ray gives the actor. `emulated:PROFILE`: passes take what the
     profile says, asleep; only `law:` and `tabular:` models run there."""
 
@@ -149,6 +149,11 @@ class _Actor(Section):
     def _check_room(self) -> Self:
         if self.device.startswith("cuda") and self.gpus == 0:
             raise ValueError(f"num_gpus is 0 with device {self.device}: reserve a GPU or use cpu")
+        if self.device.startswith("cuda:") and int(self.device.partition(":")[2]) >= self.gpus:
+            raise ValueError(
+                f"device is {self.device}, and num_gpus {self.gpus:g}: Ray shows each actor the GPUs that are reserved for it "
+                "only, counted from cuda:0; write cuda, or reserve more"
+            )
         if self.prefill_chunk > self.max_scratch:
             raise ValueError(
                 f"prefill_chunk is {self.prefill_chunk} and max_scratch {self.max_scratch}: "

@@ -209,6 +209,8 @@ def test_every_problem_is_reported_at_once() -> None:
         ),
         ({"model": "m", "method": "prompt_lookup"}, "prompt_lookup drafts without one"),
         ({"model": "m", "device": "cuda", "num_gpus": 0}, "num_gpus is 0 with device cuda"),
+        ({"model": "m", "device": "cuda:1"}, "device is cuda:1, and num_gpus 1: Ray shows each"),
+        ({"model": "m", "device": "cuda:1", "num_gpus": 0.5}, "num_gpus 0.5"),
         ({"model": "m", "prefill_chunk": 512, "max_scratch": 16}, "must fit into the scratch rows"),
     ],
 )
@@ -217,6 +219,20 @@ def test_contradictions_within_an_actor(drafter: dict[str, Any], message: str) -
     found = problems({"targets": [{"model": "t"}], "drafters": [drafter]})
 
     assert message in found["drafters[0]"]
+
+
+@pytest.mark.parametrize(
+    "gpu",
+    [
+        {"device": "cuda:0"},
+        {"device": "cuda:0", "num_gpus": 0.5},
+        {"device": "cuda:1", "num_gpus": 2},
+    ],
+)
+def test_a_gpu_among_those_that_are_reserved(gpu: dict[str, Any]) -> None:
+    """Counted as the actor sees them."""
+    (target,) = parse_config({"targets": [{"model": "m", **gpu}]}, source="test").targets
+    assert target.device == gpu["device"]
 
 
 @pytest.mark.parametrize(
