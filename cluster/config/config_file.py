@@ -1,4 +1,4 @@
-"""Reads a configuration file into plain values: texts, numbers, truths, lists, and mappings whose keys are texts; refuses what YAML would swallow silently,
+"""Reads a configuration file into plain values, and writes them: texts, numbers, truths, lists, and mappings whose keys are texts; refuses what YAML would swallow silently,
 and more than a service needs.
 """
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,13 @@ MERGE = "tag:yaml.org,2002:merge"
 
 INT = "tag:yaml.org,2002:int"
 """YAML's tag of whole numbers."""
+
+POWER = (
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"),
+    "+-0123456789",
+)
+"""Numbers such as 1e6, which JSON and YAML 1.2 know, and PyYAML takes for text: tag, form and first characters."""
 
 MAX_VALUES = 100_000
 """Most values of a file, those of aliases counted wherever they stand: some lines of YAML can stand for more than a memory holds."""
@@ -79,6 +87,21 @@ class _StrictLoader(yaml.SafeLoader):
                 problem_mark=node.start_mark,
             )
         return super().construct_scalar(node)
+
+
+_StrictLoader.add_implicit_resolver(*POWER)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Puts into quotes what would else be read as something else."""
+
+
+_Dumper.add_implicit_resolver(*POWER)
+
+
+def written(data: dict[str, Any]) -> bytes:
+    """A file that `read_mapping` reads as the same."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True).encode()
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

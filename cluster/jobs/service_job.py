@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from outrider.cluster.config.config_errors import ConfigError
-from outrider.cluster.config.config_file import read_mapping
+from outrider.cluster.config.config_file import read_mapping, written
 from outrider.cluster.config.schema import Config, parse_config, with_flags
 from outrider.cluster.jobs.arguments import CARRIED, Carried, Parse, existing_file, replaced
 from outrider.cluster.jobs.ray_token import Mode
@@ -56,8 +54,7 @@ def with_configuration(
         config = parse_config(with_flags(completed, **flags), source=str(path or "command line"))
     except ConfigError as error:
         raise CommandFailed(str(error), USAGE) from error
-    content = yaml.safe_dump(completed, sort_keys=False, allow_unicode=True).encode()
-    file = Carried(NAME, content=content)
+    file = Carried(NAME, content=written(completed))
     if path is None:
         return ["--config", NAME, *arguments], file, _end_s(config)
     return replaced(arguments, parse, "config", NAME), file, _end_s(config)

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from outrider.cluster.config.config_errors import ConfigError, ConfigProblem
+from outrider.cluster.config.config_file import read_mapping, written
 from outrider.cluster.config.schema import load_config, name_of, parse_config, schema, with_flags
 
 FULL = """
@@ -70,6 +71,22 @@ def test_json_is_read_too(tmp_path: Path) -> None:
     data.write_text(json.dumps(yaml.safe_load(FULL), indent="\t"))
 
     assert load_config(data) == load_config(text)
+
+
+@pytest.mark.parametrize(
+    "number", ["1e6", "+1E6", "10.e+5", "0.1e7", "1.0e+6", "1_000_000", "1000000"]
+)
+def test_a_number_is_one_in_every_form(tmp_path: Path, number: str) -> None:
+    """As in JSON; in quotes it is a text, also where the file is written again."""
+    file = tmp_path / "service.yaml"
+    text = "drafters: [{method: prompt_lookup, bytes_per_token: NUMBER}]\n"
+    file.write_text(text.replace("NUMBER", number))
+    assert load_config(file).drafters[0].bytes_per_token == 1e6
+    file.write_text(text.replace("NUMBER", f"'{number}'"))
+    for _ in range(2):
+        data = read_mapping(file)
+        assert data["drafters"][0]["bytes_per_token"] == number
+        file.write_bytes(written(data))
 
 
 def test_empty_file_is_the_default(tmp_path: Path) -> None:
