@@ -126,15 +126,22 @@ def _refusing(why: str) -> grpc.RpcMethodHandler[Any, Any]:
 
 def _read(file: Path) -> tuple[bytes, ...]:
     try:
-        lines = read_small(file).decode().splitlines()
+        # Editors may begin a file with a mark that is no part of the first token.
+        lines = read_small(file).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise NoTokens(f"cannot read the tokens in {file}: {reason}") from error
-    told = [line.strip() for line in lines]
-    tokens = [line for line in told if line and not line.startswith("#")]
+    told = [(number, line.strip()) for number, line in enumerate(lines, start=1)]
+    tokens = [(number, line) for number, line in told if line and not line.startswith("#")]
     if not tokens:
         raise NoTokens(f"{file} holds no token; write one a line")
-    return tuple(_digest(token) for token in tokens)
+    for number, token in tokens:
+        if not (token.isascii() and token.isprintable()) or " " in token:
+            raise NoTokens(
+                f"line {number} of {file} is no token that a client can send: ASCII without blanks, and remarks on lines of "
+                "their own, with # in front"
+            )
+    return tuple(_digest(token) for _, token in tokens)
 
 
 def _digest(token: str) -> bytes:

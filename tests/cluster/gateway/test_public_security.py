@@ -252,3 +252,20 @@ def test_what_cannot_be_used_is_said_before_anything_is_sent(
     for file in (tmp_path / "none", tmp_path / "empty"):
         with pytest.raises(NoTokens):
             Tokens(file)
+
+
+@pytest.mark.parametrize("line", ["anne hidden", "hidden # of Anne", "hidd\u00e9n", "hid\x7fden"])
+def test_a_token_that_nobody_can_send_is_told(tmp_path: Path, line: str) -> None:
+    """By its line, before a client is refused with it; the token is not shown. A file that is exchanged for such a one is not used."""
+    file = tmp_path / "tokens"
+    file.write_text("# of Anne\nsesame\n", encoding="utf-8-sig")
+    tokens = Tokens(file)
+    assert tokens.admit("sesame")
+    file.write_text(f"# of Anne\n{line}\nother\n")
+    with pytest.raises(NoTokens, match=f"line 2 of {file} is no token") as caught:
+        Tokens(file)
+    assert "hid" not in str(caught.value)
+    assert tokens.admit("sesame")
+    assert not tokens.admit("other")
+    file.write_text("sesame2\n", encoding="utf-8-sig")
+    assert tokens.admit("sesame2")
