@@ -10,7 +10,7 @@ never the drafter; a target that sends nonsense costs its own sessions at most.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import grpc
 import numpy as np
@@ -184,6 +184,11 @@ class DraftCore:
                 code = grpc.StatusCode.RESOURCE_EXHAUSTED
             self._refuse(event.key, code, str(error))
             return
+        except Exception as error:  # noqa: BLE001 - whatever a method raises must not end the drafter
+            self._note_failure([session], error)
+            sessions.remove(session)
+            self._refuse(event.key, grpc.StatusCode.INTERNAL, _failed(error))
+            return
         self._sender.attached(session, event.round_trip_s)
         self.feedback.attached(session)
         _log.debug("session attached", request_id=event.request_id)
@@ -261,11 +266,14 @@ class DraftCore:
             self._drop(session)
 
     def _fail(self, rows_E: Int64s, error: Exception) -> None:
-        self._counts.add(failures=1)
         rows = rows_E.tolist()
-        requests = [self.sessions.at(row).request_id for row in rows]
+        self._note_failure([self.sessions.at(row) for row in rows], error)
+        self._end(rows, _failed(error))
+
+    def _note_failure(self, sessions: Sequence[DraftSession], error: Exception) -> None:
+        self._counts.add(failures=1)
+        requests = [session.request_id for session in sessions]
         _log.error("drafting failed", request_ids=requests, error=repr(error), exc_info=error)
-        self._end(rows, f"drafting failed: {error!r}; attach another drafter")
 
     def _end(self, rows: Iterable[int], message: str) -> None:
         for row in rows:
@@ -277,8 +285,16 @@ class DraftCore:
         _log.debug("session left", request_id=session.request_id)
         self.recording.forget(session.row)
         self.feedback.detached(session)
-        self.drafter.detach(session)
+        try:
+            self.drafter.detach(session)
+        except Exception as error:  # noqa: BLE001 - whatever a method raises must not end the drafter
+            self._note_failure([session], error)
         self.sessions.remove(session)
+
+
+def _failed(error: Exception) -> str:
+    """What a coordinator is told of an error of the method."""
+    return f"drafting failed: {error!r}; attach another drafter"
 
 
 def core_of(

@@ -30,7 +30,9 @@ from outrider.actors.draft.state.draft_events import (
     Detach,
     LinkLost,
     ResyncWanted,
+    SessionKey,
 )
+from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.engine.protocol import Batch
 from outrider.actors.exchange.verdicts import TargetActivity
 from outrider.actors.speculation.options import Speculation
@@ -317,6 +319,42 @@ def test_a_failing_model_ends_sessions_not_the_worker(monkeypatch: pytest.Monkey
     bench.settle()
     assert bench.take_news()
     assert bench.worker.num_free_slots == bench.worker.num_slots - 1
+
+
+@pytest.mark.parametrize("hook", ["attach", "detach"])
+def test_a_failing_method_ends_its_session_not_the_worker(
+    monkeypatch: pytest.MonkeyPatch, hook: str
+) -> None:
+    """Also where a session comes or goes: the coordinator hears why, the others go on, and the room is free again."""
+    bench = TableBench(DRAFT_TABLE)
+    bench.worker.post(make_attach(handle=1))
+    bench.settle()
+    bench.take()
+    real = getattr(bench.model_drafter, hook)
+
+    def fail(session: DraftSession) -> None:
+        if hook == "detach":
+            real(session)
+        raise RuntimeError("a defect of the method")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.model_drafter, hook, fail)
+        bench.worker.post(make_attach(handle=2))
+        bench.settle()
+        bench.worker.post(Detach(key=SessionKey(1, 2)))
+        bench.settle()
+    refused = [(refusal.code, refusal.message) for refusal in bench.take_refused()]
+    assert len(refused) == (hook == "attach")
+    assert all(
+        code is grpc.StatusCode.INTERNAL and "a defect of the method" in message
+        for code, message in refused
+    )
+    assert [session.key.handle for session in bench.sessions] == [1]
+    assert bench.worker.num_free_slots == bench.worker.num_slots - 1
+    assert bench.worker.stats.failures == 1
+    bench.worker.post(make_attach(handle=3))
+    bench.settle()
+    assert {news.handle for news in bench.take_news()} == {3}
 
 
 def test_a_token_outside_the_vocabulary_ends_nothing() -> None:
