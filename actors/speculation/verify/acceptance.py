@@ -55,6 +55,30 @@ def accepted(tree: DraftTree, path: Sequence[int], token: int) -> Acceptance:
     return Acceptance(path=tuple(path), tokens=(*(tree.tokens_N[node] for node in path), token))
 
 
+def check_acceptance(
+    verifier: str, acceptance: Acceptance, tree: DraftTree, vocab_size: int
+) -> None:
+    """Refuse an outcome that no verifier of this tree may have: it may be code of others.
+
+    Raises:
+        ValueError: The path is no way down the tree, or the tokens are not those of the path and one more; the message says which.
+    """
+    path, tokens = acceptance.path, acceptance.tokens
+    above = -1
+    for node in path:
+        if not 0 <= node < tree.num_nodes or tree.parents_N[node] != above:
+            raise ValueError(
+                f"{verifier} accepts the nodes {path}, no way down its tree of {tree.num_nodes}"
+            )
+        above = node
+    if tokens[:-1] != tuple(tree.tokens_N[node] for node in path) or not tokens:
+        raise ValueError(
+            f"{verifier} says the tokens {tokens}, not those of the nodes {path} and one more"
+        )
+    if not 0 <= tokens[-1] < vocab_size:
+        raise ValueError(f"{verifier} draws the token {tokens[-1]}; there are {vocab_size}")
+
+
 def required(draft_probs_RV: ProbabilityRows | None, tree: DraftTree) -> ProbabilityRows:
     """The draft rows of a method that cannot do without.
 

@@ -27,6 +27,7 @@ from outrider.actors.speculation.sampling.random_acts import (
 )
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.trees.ragged import sizes_of
+from outrider.actors.speculation.verify.acceptance import check_acceptance
 from outrider.actors.speculation.verify.coupled_draws import Walk
 from outrider.actors.target.state.frozen_store import FrozenStore
 from outrider.actors.target.state.passes import Pass
@@ -136,6 +137,7 @@ def _walk(session: TargetSession, logits_RV: torch.Tensor, frozen: FrozenTree) -
         draft_probs_RV=DenseRows(frozen.rows, logits_RV.shape[1]),
         decisions=UniformDecisions(own),
     )
+    check_acceptance(speculation.verifier, acceptance, tree, logits_RV.shape[1])
     return Walk(path=acceptance.path, tokens=acceptance.tokens)
 
 

@@ -23,10 +23,12 @@ from outrider.actors.speculation.sampling.draw import draw
 from outrider.actors.speculation.sampling.random_acts import UniformDecisions, uniforms_needed
 from outrider.actors.speculation.trees.draft_tree import DraftTree, sources_by_parent
 from outrider.actors.speculation.trees.level_shapes import LevelShape
+from outrider.actors.speculation.verify.acceptance import Acceptance
 from outrider.actors.speculation.verify.coupled_draws import Walk
 from outrider.actors.target.candidates.frozen_pool import VerifiableTree
 from outrider.actors.target.state.frozen_store import FrozenStore
 from outrider.actors.target.state.target_session import TargetSession
+from outrider.actors.target.verify import frozen_verdict
 from outrider.actors.target.verify.drawing import logprob_of
 from outrider.actors.target.verify.draws_by_kind import draws_by_kind
 from outrider.actors.target.verify.frozen_verdict import TargetRows
@@ -174,3 +176,29 @@ def test_a_pass_without_frozen_trees_decides_nothing() -> None:
     pass_ = pass_of([Tree(row=sessions.open(Sampling(seed=1, max_tokens=9)))])
     logits = Logits(values_RV=torch.zeros(1, VOCAB), offsets=(0, 1))
     assert draws_by_kind(sessions.state)[FROZEN].start(pass_, logits)() is None
+
+
+def test_a_verifier_that_says_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if it had raised, by name and before anything is committed: nodes of others would be looked up."""
+
+    def wrong(**_: object) -> Acceptance:
+        return Acceptance(path=(99,), tokens=(1, 2))
+
+    spec = replace(VERIFIERS["typical"], verify=wrong)
+    monkeypatch.setattr(frozen_verdict, "VERIFIERS", {"typical": spec})
+    sessions = Sessions(TabularEngine(TABLE, EngineSettings(model="tabular:x", num_slots=1)))
+    store = sessions.state.stores[FROZEN]
+    assert isinstance(store, FrozenStore)
+    drafted = a_tree("typical", np.random.default_rng(0))
+    row = sessions.open(Sampling(seed=1, max_tokens=9), [], Speculation(verifier="typical"))
+    nodes = drafted.tree
+    store.tested[row] = VerifiableTree(
+        base=(0, 0), frozen=drafted, drafters_N=(0,) * nodes.num_nodes, expected_nodes=0
+    )
+    tree = Tree(row=row, tokens=nodes.tokens_N, parents=nodes.parents_N)
+    pass_ = replace(pass_of([tree]), kinds_E=np.array([FROZEN]))
+    offsets = pass_.batch.offsets
+    logits = Logits(values_RV=torch.zeros(offsets[-1], VOCAB), offsets=offsets)
+    decided = draws_by_kind(sessions.state)[FROZEN].start(pass_, logits)
+    with pytest.raises(ValueError, match=r"typical accepts the nodes \(99,\)"):
+        decided()
