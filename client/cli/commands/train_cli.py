@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, fields
-from enum import Enum, StrEnum
+from enum import StrEnum
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +20,10 @@ from outrider.client.cli.shared.exits import CommandFailure, ExitCode
 from outrider.client.cli.shared.printing import print_json
 
 
+class Word(StrEnum):
+    """One of several words, for typer; a trainer gets it as text."""
+
+
 class TrainerCommands(TyperGroup):
     """The commands of all trainers."""
 
@@ -30,10 +34,10 @@ class TrainerCommands(TyperGroup):
         app.callback()(lambda: None)
         module = import_module("outrider.cluster.start.commands")
         trainers = module.trainers()
+        group = typer.main.get_group(app)
         for name, spec in trainers.items():
-            summary = f"Train {spec.summary}." + (f"\n\n{spec.source}." if spec.source else "")
-            app.command(name, help=summary)(_command(module, spec))
-        return typer.main.get_group(app)
+            group.add_command(_as_command(module, spec), name)
+        return group
 
     # Click is typer's own in some versions, and has no name here that fits all.
     def list_commands(self, ctx: Any) -> list[str]:
@@ -54,6 +58,24 @@ def options() -> None:
     """Train models."""
 
 
+def _as_command(module: ModuleType, spec: Any) -> Any:
+    """The command of a trainer.
+
+    Raises:
+        CommandFailure: Its options cannot be flags.
+    """
+    summary = f"Train {spec.summary}." + (f"\n\n{spec.source}." if spec.source else "")
+    app = typer.Typer(add_completion=False)
+    try:
+        app.command(spec.name, help=summary)(_command(module, spec))
+        return typer.main.get_command(app)
+    except Exception as error:
+        # Code of others, and types that typer may not know.
+        raise CommandFailure(
+            f"the options of the trainer {spec.name!r} cannot be flags: {type(error).__name__}: {error}"
+        ) from error
+
+
 def _command(module: ModuleType, spec: Any) -> Callable[..., None]:
     """The command of a trainer, whose flags are the fields of its options."""
 
@@ -61,7 +83,7 @@ def _command(module: ModuleType, spec: Any) -> Callable[..., None]:
         for key, value in given.items():
             if isinstance(value, list):
                 given[key] = tuple(value)
-            elif isinstance(value, Enum):
+            elif isinstance(value, Word):
                 given[key] = value.value
         try:
             result = module.train(spec.name, given)
@@ -93,16 +115,19 @@ def _flags(spec: Any) -> list[inspect.Parameter]:
         if hint is bool and not any("/" in name for name in names):
             names = (f"{names[0]}/--no-{names[0].removeprefix('--')}",)
         default: Any = field.default
+        if field.default_factory is not MISSING:
+            default = field.default_factory()
+        is_required = default is MISSING
         if get_origin(hint) is Literal:
             # Not every version of typer knows Literal.
             hint = _choice(get_args(hint))
-            default = default if default is MISSING else hint(default)
+            default = default if is_required else hint(default)
         elif get_origin(hint) is tuple:
             # Made at run time.
-            hint, default = list[get_args(hint)[0]], list(default)  # type: ignore[misc]
+            hint = list[get_args(hint)[0]]  # type: ignore[misc]
+            default = default if is_required else list(default)
         is_path: Any = {"parser": _path, "metavar": "<path>"} if hint is Path else {}
         option = typer.Option(*names, help=docs.get(field.name), **is_path)
-        is_required = field.default is MISSING
         found.append(
             _keyword(
                 field.name,
@@ -122,7 +147,7 @@ def _path(word: str) -> Path:
 
 def _choice(words: tuple[str, ...]) -> Any:
     """An enumeration of some words."""
-    make: Any = StrEnum
+    make: Any = Word
     return make("Choice", {word: word for word in words})
 
 
