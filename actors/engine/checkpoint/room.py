@@ -12,6 +12,7 @@ from torch import nn
 from transformers import PreTrainedConfig
 
 from outrider.actors.engine.checkpoint.model_facts import context_limit, memory_facts
+from outrider.actors.engine.checkpoint.weight_files import weight_files
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.kv.sizing import CacheRoom, Memory, choose_room
 
@@ -55,8 +56,7 @@ def room_for(
         tensors = () if device.type == "cuda" else [*model.parameters(), *model.buffers()]
         weight_bytes = sum(each.numel() * each.element_size() for each in tensors)
     else:
-        files = sorted(folder.glob("*.safetensors")) if folder is not None else []
-        weight_bytes = sum(_weight_bytes(file, dtype.itemsize) for file in files)
+        weight_bytes = sum(_weight_bytes(file, dtype.itemsize) for file in weight_files(folder))
     facts = memory_facts(
         config,
         max_context=context_limit(config, settings, name=name),

@@ -13,6 +13,8 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
+from outrider.actors.engine.checkpoint.weight_files import weight_files
+
 CHUNK_BYTES = 1 << 22
 """Bytes read at a time while hashing: enough to be as fast as the disk, little memory."""
 
@@ -34,7 +36,7 @@ def hashing_beside(folder: Path | None) -> Iterator[None]:
 
     def work() -> None:
         with suppress(OSError):  # Whoever loads the file says it better.
-            for file in _weight_files(folder):
+            for file in weight_files(folder):
                 _digest_of(file)
 
     thread = threading.Thread(target=work, name="fingerprint", daemon=True)
@@ -52,7 +54,7 @@ def model_fingerprint(model: PreTrainedModel, folder: Path | None) -> str:
     """
     config = {k: v for k, v in model.config.to_dict().items() if k not in VOLATILE_KEYS}
     digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
-    files = _weight_files(folder)
+    files = weight_files(folder)
     for file in files:
         digest.update(_digest_of(file))
     if not files:
@@ -61,10 +63,6 @@ def model_fingerprint(model: PreTrainedModel, folder: Path | None) -> str:
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(octets.numpy().data)
     return digest.hexdigest()
-
-
-def _weight_files(folder: Path | None) -> list[Path]:
-    return sorted(folder.glob("*.safetensors")) if folder else []
 
 
 def _digest_of(file: Path) -> bytes:
