@@ -16,10 +16,6 @@ from outrider.actors.target.state.passes import Pass, build
 from outrider.actors.target.state.round import Round
 from outrider.actors.target.state.target_state import TargetState
 
-LONGEST_CHAIN_WITH_TREE = 8
-"""Committed tokens up to which candidates are verified in the same pass. Longer chains are prompts: they ask for
-the logits of their last row only."""
-
 
 class Planner:
     """Plans passes, and learns from them."""
@@ -44,7 +40,7 @@ class Planner:
             return math.inf
         rows = rows[table.orders_S[rows].argsort()]
         pending = table.lengths_S[rows] - table.cached_S[rows]
-        is_prompt = pending > LONGEST_CHAIN_WITH_TREE
+        is_prompt = pending > state.longest_chain
         prompts, waiting = rows[is_prompt], pending[is_prompt]
         before = waiting.cumsum() - waiting
         sizes = np.minimum(np.maximum(state.settings.prefill_chunk - before, 0), waiting)

@@ -89,7 +89,7 @@ def open_session(
     wants_roots = speculation.policies.roots is RootPolicy.TARGET and kind == POOLED
     table.rooted_S[row] = speculation.enabled and wants_roots
     table.speculates_S[row] = speculation.enabled
-    table.max_nodes_S[row] = speculation.max_nodes
+    table.max_nodes_S[row] = min(speculation.max_nodes, engine.max_scratch - state.longest_chain)
     table.max_depth_S[row] = speculation.max_depth
     table.hoped_S[row] = state.stores[kind].hope(speculation)
     yields.begin(table, np.array([row]))

@@ -41,6 +41,10 @@ _log = structlog.get_logger(__name__)
 POOL_CAPACITY = 512
 """Candidate nodes held for one session: what may come true while passes run, many times what one pass takes. Bounds a drafter that runs wild."""
 
+LONGEST_CHAIN_WITH_TREE = 8
+"""Committed tokens up to which candidates are verified in the same pass. Longer chains are prompts: they ask for
+the logits of their last row only."""
+
 HANDLE_BITS = 48
 """Of a session's handle: nobody guesses one."""
 
@@ -91,6 +95,8 @@ class TargetState:
         """What the target last thought after each token, for sessions whose trees begin with that."""
         self.cost = CostModel()
         self.clock = DraftingClock()
+        self.longest_chain = min(LONGEST_CHAIN_WITH_TREE, engine.max_scratch // 2)
+        """As `LONGEST_CHAIN_WITH_TREE`, where the scratch rows of a slot have room for a tree beside it."""
         self.is_resting = False
         """Drafters are told to rest: the target decodes plainly for now."""
         self.stores: tuple[CandidateStore, ...] = (

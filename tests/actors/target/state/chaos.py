@@ -126,6 +126,7 @@ class Harness:
     """Candidates in `during` arrive while a pass runs."""
     device_draws: Literal["auto", "on"] = "auto"
     """`on`: draws as on a GPU."""
+    prefill_chunk: int = 16
     now: float = 0.0
     outputs: list[Output] = field(default_factory=list)
 
@@ -135,7 +136,7 @@ class Harness:
             incarnation=1,
             model_name="m",
             engine=EngineSettings(model="tabular:x"),
-            prefill_chunk=16,
+            prefill_chunk=self.prefill_chunk,
             lockstep=self.lockstep,
             # By this clock a round takes ten times what a pass was timed at.
             adaptive=False,
@@ -193,10 +194,19 @@ class Harness:
         )
 
 
-def engine(seed: int = 1, *, slots: int = 4, eos: tuple[int, ...] = (), order: int = 2) -> Engine:
+def engine(
+    seed: int = 1,
+    *,
+    slots: int = 4,
+    eos: tuple[int, ...] = (),
+    order: int = 2,
+    max_scratch: int = 64,
+) -> Engine:
     """A random table model."""
     table: Table = random_table(VOCAB, order, seed=seed, concentration=0.7, eos_token_ids=eos)
-    settings = EngineSettings(model="tabular:x", num_slots=slots, max_scratch=64, max_context=512)
+    settings = EngineSettings(
+        model="tabular:x", num_slots=slots, max_scratch=max_scratch, max_context=512
+    )
     return TabularEngine(table, settings)
 
 

@@ -443,6 +443,24 @@ def test_a_pass_that_fails_is_run_again_without_candidates(fails_in: str) -> Non
     assert all(isinstance(harness.end(session), Finished) for session in plain)
 
 
+@pytest.mark.parametrize("max_scratch", [1, 2, 3, 12, 24])
+@pytest.mark.parametrize("length", [1, 7, 40])
+def test_trees_and_prompts_fit_the_scratch_rows(max_scratch: int, length: int) -> None:
+    """A slot with few scratch rows takes smaller trees and shorter parts of prompts; no pass fails for them."""
+    prompt = tuple(i * 7 % VOCAB for i in range(length))
+    events = [
+        opening(i, Sampling(seed=i, max_tokens=20), prompt=prompt, speculation=Speculation())
+        for i in (1, 2)
+    ]
+    plain = run_plain(Harness(engine()), events)
+    harness = Harness(engine(max_scratch=max_scratch), prefill_chunk=min(16, max_scratch))
+    assert run_chaos(harness, events, random.Random(length)) == plain
+    assert harness.worker.state.tally.failed_passes == 0
+    ends = [harness.end(session) for session in plain]
+    verified = sum(end.stats.verified for end in ends if isinstance(end, Finished))
+    assert (verified > 0) == (max_scratch > 1)
+
+
 def test_a_session_that_no_pass_can_take_ends_alone() -> None:
     """The others go on; its coordinator is told to open it elsewhere, and its slot is free."""
     harness, plain = _two_sessions_with_candidates()
