@@ -152,9 +152,9 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, refusal)
         stream = _CoordinatorStream()
         self._streams.add(stream)
-        await context.write(draft_pb2.DraftEvent(hello=self._hello))
-        _log.info("coordinator connected", drafter=self._hello.name, coordinator=hello.name)
         try:
+            await context.write(draft_pb2.DraftEvent(hello=self._hello))
+            _log.info("coordinator connected", drafter=self._hello.name, coordinator=hello.name)
             await pump(context, stream.outbox, lambda c: self._command(c, stream))
         finally:
             for task in stream.attaching.values():

@@ -80,9 +80,9 @@ class CoordinatorStreams:
         self._tell_room_in(ROOM_GAP_S)
         if not self._wants_drafters:
             outbox.put(drafters_wanted(False))
-        await context.write(target_pb2.SessionEvent(hello=own_hello))
-        _log.info("coordinator connected", target=self._target, coordinator=name)
         try:
+            await context.write(target_pb2.SessionEvent(hello=own_hello))
+            _log.info("coordinator connected", target=self._target, coordinator=name)
             await pump(context, outbox, lambda c: self._command(c, stream), several)
         finally:
             outbox.tell_overrun(self._target, coordinator=name)

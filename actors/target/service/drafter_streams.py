@@ -101,11 +101,11 @@ class DrafterStreams:
         if former is not None:
             # A later start of the same drafter has come.
             former.end()
-        await context.write(target_pb2.VerdictMessage(hello=own_hello))
-        takes_turns = self._device.holds_up(hello.device)
-        self._worker.post(DrafterJoined(drafter=hello.name, takes_turns=takes_turns))
-        _log.info("drafter connected", target=self._target, drafter=hello.name)
         try:
+            await context.write(target_pb2.VerdictMessage(hello=own_hello))
+            takes_turns = self._device.holds_up(hello.device)
+            self._worker.post(DrafterJoined(drafter=hello.name, takes_turns=takes_turns))
+            _log.info("drafter connected", target=self._target, drafter=hello.name)
             await pump(
                 context,
                 outbox,
