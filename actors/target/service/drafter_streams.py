@@ -99,8 +99,9 @@ class DrafterStreams:
         self._logs[hello.name] = log
         self._feedback.joined(hello)
         if former is not None:
-            # A later start of the same drafter has come.
+            # A later start of the same drafter has come, or it lost that stream: it has none of the sessions.
             former.end()
+            self._worker.post(DrafterLeft(drafter=hello.name))
         try:
             await context.write(target_pb2.VerdictMessage(hello=own_hello))
             takes_turns = self._device.holds_up(hello.device)

@@ -417,6 +417,45 @@ async def test_later_start_of_a_drafter_replaces_the_earlier(
     second.cancel()
 
 
+async def test_a_later_start_hears_of_no_session_that_it_has_not_asked_for(
+    stub: target_pb2_grpc.TargetServiceAsyncStub, may_hurry: threading.Event
+) -> None:
+    """What the earlier one took part in is not known to it, and nobody waits for what it would send."""
+    call, first, second = stub.Sessions(), stub.Exchange(), stub.Exchange()
+    await call.write(target_pb2.SessionCommand(hello=hello()))
+    await next_event(call)
+    await first.write(target_pb2.DrafterMessage(hello=hello("d", 1)))
+    await next_message(first)
+    await call.write(open_session(1, 4000, ("d",)))
+    handle = 0
+    while not handle:
+        handle = (await next_event(call)).opened.handle
+    ask = target_pb2.DrafterMessage(resync=target_pb2.ResyncRequest(handle=handle, length=3))
+    await first.write(ask)
+    while not (await next_message(first)).HasField("verdicts"):
+        pass
+    await second.write(target_pb2.DrafterMessage(hello=hello("d", 2)))
+    await next_message(second)
+    nobody = target_pb2.ResyncRequest(handle=handle + 1, length=0)
+    num_heard = 0
+    for _ in range(2):
+        for _ in range(4):
+            while not committed(await next_event(call)):
+                pass
+        # What was decided when the stream came may be told on it still.
+        num_heard = 0
+        await second.write(target_pb2.DrafterMessage(resync=nobody))
+        while not (await next_message(second)).HasField("closed"):
+            num_heard += 1
+    assert not num_heard
+    await second.write(ask)
+    assert (await next_message(second)).resync.handle == handle
+    while not (await next_message(second)).HasField("verdicts"):
+        pass
+    second.cancel()
+    call.cancel()
+
+
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> str:
     """The target's device, which runs one's passes at a time."""
