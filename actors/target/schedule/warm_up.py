@@ -43,7 +43,11 @@ def time_passes(
         count = min(engine.max_scratch, context - start)
         engine.forward([Rows(slot=slot, tokens=[0] * count, parents=range(-1, count - 1))])
         engine.rebase(Moves.one(slot, range(count)))
-    sizes = [rows for rows in WARM_UP_ROWS if rows <= engine.max_scratch]
+    # A bush of so many rows has as many levels as their number has bits.
+    levels = engine.spec.max_context - context
+    sizes = [
+        rows for rows in WARM_UP_ROWS if rows <= engine.max_scratch and rows.bit_length() <= levels
+    ]
     curve: dict[int, float] = {}
     began = clock()
     for _ in range(WARM_UP_TURNS):

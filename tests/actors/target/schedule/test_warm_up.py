@@ -19,9 +19,9 @@ from outrider.actors.target.schedule.warm_up import (
 class Noting(TabularEngine):
     """Notes how many rows each pass had, and behind how many tokens; a row takes a second, or so many."""
 
-    def __init__(self, max_scratch: int, *, row_s: float = 1.0) -> None:
+    def __init__(self, max_scratch: int, *, row_s: float = 1.0, max_context: int = 256) -> None:
         settings = EngineSettings(
-            model="table", num_slots=1, max_context=256, max_scratch=max_scratch
+            model="table", num_slots=1, max_context=max_context, max_scratch=max_scratch
         )
         super().__init__(random_table(24, 2, seed=1, concentration=0.1), settings)
         self.now, self._row_s = 0.0, row_s
@@ -44,6 +44,15 @@ def test_rows_are_timed_behind_the_context(context: int) -> None:
     assert timed == [(context, rows) for rows in curve]
     before = engine.passes[: -len(curve)]
     assert sum(rows for _, rows in before) == context
+    assert engine.num_free == 1
+
+
+@pytest.mark.parametrize(("max_context", "largest"), [(4, 8), (5, 16), (8, 128), (9, 256)])
+def test_a_short_context_has_room_for_what_is_timed(max_context: int, largest: int) -> None:
+    """Trees that are deeper than the context would fail, and with them the start."""
+    engine = Noting(max_scratch=320, max_context=max_context)
+    assert max(time_passes(engine, lambda: engine.now, most_s=1e6)) == largest
+    assert time_prompt_row(engine, lambda: engine.now, rows=256) == pytest.approx(1.0)
     assert engine.num_free == 1
 
 
