@@ -15,8 +15,11 @@ import numpy.typing as npt
 from outrider.actors.exchange.frames import BadFrame, Reader, microseconds, narrow, pack
 from outrider.actors.speculation.trees.ragged import sizes_of, starts_of
 
-MAX_NODES = 65_536
-"""Nodes and sessions of one frame. Far above what credits allow a drafter; a larger one is not ours."""
+MAX_NODES = 1 << 20
+"""Nodes and sessions of one frame: far above what credits allow a drafter that serves hundreds of sessions; a larger one is not ours."""
+
+MAX_TREE = 65_535
+"""Nodes of one session in a frame."""
 
 
 POOLED, FROZEN = range(2)

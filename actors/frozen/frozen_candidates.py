@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from outrider.actors.exchange.candidates import FROZEN, MAX_NODES
+from outrider.actors.exchange.candidates import FROZEN, MAX_TREE
 from outrider.actors.frozen import law_frame
 from outrider.actors.frozen.law_frame import FrozenTree
 from outrider.v1 import target_pb2, tree_pb2
@@ -138,8 +138,8 @@ def decode(message: target_pb2.CandidateBatch, vocab_size: int) -> list[FrozenBa
     nodes: list[law_frame.Nodes] = []
     for one in message.frozen:
         tokens_N = tuple(one.tokens)
-        if len(tokens_N) > MAX_NODES:
-            raise ValueError(f"a tree of {len(tokens_N)} nodes; at most {MAX_NODES} are taken")
+        if len(tokens_N) > MAX_TREE:
+            raise ValueError(f"a tree of {len(tokens_N)} nodes; at most {MAX_TREE} are taken")
         if (greatest := max(tokens_N, default=0)) >= vocab_size:
             raise ValueError(f"token {greatest} is not among the target's {vocab_size}")
         nodes.append((tokens_N, [parent - 1 for parent in one.parents]))

@@ -129,9 +129,16 @@ def test_malformed_trees_are_refused(content: Candidates, word: str) -> None:
         candidates.decode(candidates.encode(content), VOCAB)
 
 
+def test_many_sessions_with_all_that_their_credits_allow_are_read() -> None:
+    """A drafter of a large target sends for all of its sessions at once."""
+    sizes = [512] * 512
+    full = tree([1] * sum(sizes), [-1] * sum(sizes), sizes)
+    assert candidates.decode(candidates.encode(full), VOCAB).num_nodes == sum(sizes)
+
+
 def test_a_frame_of_too_many_nodes_is_refused() -> None:
     """One more than the bound."""
-    sizes = [MAX_NODES // 2, MAX_NODES // 2]
+    sizes = [MAX_NODES // 64] * 64
     full = tree([1] * MAX_NODES, [-1] * MAX_NODES, sizes)
     assert candidates.decode(candidates.encode(full), VOCAB).num_nodes == MAX_NODES
     more = tree([1] * (MAX_NODES + 1), [-1] * (MAX_NODES + 1), [*sizes, 1])
