@@ -39,7 +39,7 @@ def load_tokenizer(
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             source.location, trust_remote_code=allow_remote_code
         )
-    except (AttributeError, ImportError, KeyError, OSError, TypeError, ValueError) as error:
+    except Exception as error:  # The library of tokenizers raises nothing more special.
         raise ValueError(
             f"model {model!r}: its tokenizer cannot be loaded: {error}; "
             "save the tokenizer beside the model"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,21 @@ def test_different_tokenizers_differ() -> None:
     others = [trained("a dog sat on the log"), trained(pad_token="<end>", eos_token="t"), split]
     digests = [tokenizer_fingerprint(each) for each in [plain, *others]]
     assert len(set(digests)) == 4
+
+
+@pytest.mark.parametrize(
+    "changes", [{"model": {"type": "Newer"}}, {"pre_tokenizer": {"type": "N"}}]
+)
+def test_what_the_library_does_not_know_is_refused(
+    changes: dict[str, object], tmp_path: Path
+) -> None:
+    """A file of a later version of it, for instance; the model is named."""
+    trained().save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    with pytest.raises(ValueError, match=f"{tmp_path}.*its tokenizer cannot be loaded: "):
+        load_tokenizer(str(tmp_path))
 
 
 def test_table_has_no_tokenizer(tmp_path: Path) -> None:
