@@ -7,9 +7,10 @@ from types import TracebackType
 from typing import Self
 
 import grpc
+import grpc.aio
 
 from outrider.client.connection.connections import Connections
-from outrider.client.connection.errors import OutriderError
+from outrider.client.connection.errors import OutriderError, Unavailable
 from outrider.client.messages.trace_request import GRACE_S, SETTLE_S, Reception
 from outrider.client.timeline.timeline_model import Timeline
 from outrider.v1 import trace_pb2
@@ -21,13 +22,11 @@ class AsyncRunningTrace:
     def __init__(self, connections: Connections, request: trace_pb2.TraceRequest) -> None:
         """Use `AsyncClient.start_trace`."""
         self._connections = connections
-        self._address = connections.current
-        stub = connections.stub(self._address)
         self._reception = Reception(request)
         self._waits = connections.waits
         self._started = self._waits.flag()
         self._over = self._waits.flag()
-        self._call = stub.Trace(request, timeout=request.seconds + GRACE_S)
+        self._call = self._open()
         self._reader = self._waits.start(self._read(), "outrider-trace")
 
     async def wait_started(self) -> None:
@@ -70,7 +69,32 @@ class AsyncRunningTrace:
     ) -> None:
         await self.stop()
 
+    def _open(self) -> grpc.aio.UnaryStreamCall[trace_pb2.TraceRequest, trace_pb2.TraceResponse]:
+        """Asks at the current address."""
+        self._address = self._connections.current
+        request = self._reception.request
+        stub = self._connections.stub(self._address)
+        return stub.Trace(request, timeout=request.seconds + GRACE_S)
+
     async def _read(self) -> None:
+        """Takes in what comes, from the first address that answers."""
+        try:
+            await self._read_call()
+            for _ in self._connections.addresses[1:]:
+                if not isinstance(self._reception.failure, Unavailable):
+                    break
+                self._connections.rotate(self._address)
+                self._call = self._open()
+                if self._reception.is_stopping:  # while the call was being opened
+                    self._call.cancel()
+                await self._read_call()
+        finally:
+            self._started.set()
+            self._over.set()
+
+    async def _read_call(self) -> None:
+        """Takes in what comes of one call."""
+        self._reception.failure = None
         try:
             while isinstance(response := await self._call.read(), trace_pb2.TraceResponse):
                 self._reception.add(response)
@@ -83,6 +107,3 @@ class AsyncRunningTrace:
             if not self._reception.is_stopping:
                 self._call.cancel()
                 raise
-        finally:
-            self._started.set()
-            self._over.set()

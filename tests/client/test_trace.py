@@ -10,7 +10,7 @@ from tests.client.conftest import Failure, FakeService
 from tests.client.timeline.build import service
 
 from outrider.client import AsyncClient, Client
-from outrider.client.connection.errors import InvalidRequest, NotFound, Overloaded
+from outrider.client.connection.errors import InvalidRequest, NotFound, Overloaded, Unavailable
 from outrider.client.timeline.summary import summarise
 
 
@@ -62,6 +62,19 @@ def test_a_stream_that_breaks_keeps_what_came(fake: FakeService) -> None:
         timeline = trace.result()
     assert timeline.ended.startswith("the stream broke")
     assert summarise(timeline).rounds.committed == 6
+
+
+async def test_a_trace_is_of_the_address_that_answers(closed_port: str, fake: FakeService) -> None:
+    """As other calls are, for threads and for asyncio; where none answers, the error says so."""
+    fake.trace_responses = service().end()
+    with Client([closed_port, fake.address]) as client:
+        assert client.trace(seconds=3.0).ended == "time"
+        assert client.trace(seconds=3.0).ended == "time"
+    async with AsyncClient([closed_port, fake.address]) as asking:
+        assert (await asking.trace(seconds=3.0)).ended == "time"
+    with Client([closed_port, f"unix:{closed_port}"]) as client, pytest.raises(Unavailable):
+        client.trace(seconds=3.0)
+    assert len(fake.trace_requests) == 3
 
 
 @pytest.mark.parametrize(
