@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import grpc
 
-from outrider.client.connection.errors import InvalidRequest
+from outrider.client.connection.errors import InvalidRequest, Unauthorized
 from outrider.client.connection.wanted import of_kind
 
 
@@ -63,13 +63,15 @@ class Access:
             options: Of the channel.
 
         Raises:
-            InvalidRequest: A file cannot be read any more.
+            Unauthorized: A file cannot be read any more. Calls of the channel raise it, too.
         """
         if self.tls is None:
             channel = kind.insecure_channel(address, options=options)
         else:
             named = _options(self.tls, options)
-            channel = kind.secure_channel(address, _credentials(self.tls), options=named)
+            with _still_there():
+                credentials = _credentials(self.tls)
+            channel = kind.secure_channel(address, credentials, options=named)
         return channel if self.token is None else _Carrying(channel, self._metadata)
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
@@ -118,9 +120,20 @@ class _Carrying:
 
     def _carrying(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def carry(*args: Any, **kwargs: Any) -> Any:
-            return call(*args, metadata=self._metadata(), **kwargs)
+            with _still_there():
+                metadata = self._metadata()
+            return call(*args, metadata=metadata, **kwargs)
 
         return carry
+
+
+@contextlib.contextmanager
+def _still_there() -> Iterator[None]:
+    """Around reading again what could be used when the client was made: no request is wrong because it cannot be now."""
+    try:
+        yield
+    except InvalidRequest as error:
+        raise Unauthorized(error.message, field=error.field) from error
 
 
 def _files(tls: Tls | None) -> tuple[Path, ...]:

@@ -45,7 +45,7 @@ class Waits(Protocol):
         """A channel whose calls are awaited.
 
         Raises:
-            InvalidRequest: A certificate cannot be read any more.
+            Unauthorized: A certificate cannot be read any more.
         """
 
     def flag(self) -> WaitFlag:

@@ -162,6 +162,23 @@ async def test_missing_credentials_end_the_run(
     assert read(tmp_path / "out.jsonl") == []
 
 
+async def test_a_token_that_is_gone_ends_the_run(fake: FakeService, tmp_path: Path) -> None:
+    """No record is answered for it: a later run goes on with them."""
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    source = str(write(tmp_path / "in.jsonl", completion("a"), completion("b")))
+    found = survey(read_lines(source))
+    with writing(tmp_path / "out.jsonl") as output:
+        async with AsyncClient(fake.address, token=token, retry=SHORT) as client:
+            settings = RunSettings(concurrency=1)
+            token.write_text("")
+            with pytest.raises(Unauthorized, match="token"):
+                await BatchRun(client, output, settings=settings, fingerprints={}).run(
+                    found.entries(read_lines(source))
+                )
+    assert read(tmp_path / "out.jsonl") == []
+
+
 async def test_an_exchange_of_the_model_ends_the_run(
     fake: FakeService, failure: type[Failure], tmp_path: Path
 ) -> None:
