@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -126,7 +127,9 @@ async def run(
     speed_ups = []
     total = len(plan.prompts) * len(plan.seeds) * plan.runs * (2 if plan.compare_plain else 1)
     progress = ProgressLine(total)
-    async with service.async_client(timeout_s=timeout_s) as client:
+    async with AsyncExitStack() as held:
+        held.callback(progress.clear)
+        client = await held.enter_async_context(service.async_client(timeout_s=timeout_s))
         known = await client.models()
         for _ in range(warm_up):
             await measure_phase(client, plan, plan.prompts[:1], plan.seeds[0], is_plain=False)
@@ -145,7 +148,6 @@ async def run(
                     walls[is_plain] += part.wall_s
             if plan.compare_plain and tokens[True]:
                 speed_ups.append((tokens[False] / walls[False]) / (tokens[True] / walls[True]))
-    progress.clear()
     return report_of(
         speculative,
         plain if plan.compare_plain else None,

@@ -138,17 +138,24 @@ def collect(stream: GenerationStream) -> Generation:
 
 
 def print_stream(stream: GenerationStream, writer: TextWriter, *, stats: bool) -> None:
-    """Writes text as it comes."""
-    for event in stream:
-        match event:
-            case Admission():
-                writer.admit(event)
-            case TextChunk():
-                writer.write(event)
-            case Completion():
-                print(flush=True)
-                if stats:
-                    print(summary_line(event, emulated=writer.emulated), file=sys.stderr)
+    """Writes text as it comes. Its line ends, too, where an error ends it."""
+    is_amid = False
+    try:
+        for event in stream:
+            match event:
+                case Admission():
+                    writer.admit(event)
+                case TextChunk():
+                    writer.write(event)
+                    is_amid = True
+                case Completion():
+                    print(flush=True)
+                    is_amid = False
+                    if stats:
+                        print(summary_line(event, emulated=writer.emulated), file=sys.stderr)
+    finally:
+        if is_amid:
+            print(flush=True)
 
 
 def print_sequences(result: Generation, *, stats: bool) -> None:

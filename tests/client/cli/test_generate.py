@@ -22,6 +22,16 @@ def test_text_is_all_that_stdout_gets(run: Run, fake: FakeService) -> None:
     assert fake.output(3, max_tokens=30).decode(errors="replace") + "\n" == result.stdout
 
 
+def test_a_text_that_breaks_off_ends_its_line(
+    run: Run, fake: FakeService, failure: type[Failure]
+) -> None:
+    """So that what is told of it stands on a line of its own."""
+    fake.failures = [failure(code=grpc.StatusCode.INTERNAL, after_tokens=6)]
+    result = run("generate", "hello", "-a", fake.address, "--seed", "3")
+    assert (result.exit_code, result.stderr) == (1, "error: scripted\n")
+    assert fake.output(3)[:6].decode(errors="ignore") + "\n" == result.stdout
+
+
 def test_stats_go_to_stderr(run: Run, fake: FakeService) -> None:
     """`--stats` leaves stdout alone."""
     result = run("generate", "hello", "-a", fake.address, "--seed", "3", "--stats")

@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import grpc
 import pytest
 from tests.client.timeline.build import service
 
 from outrider.client.timeline.timeline_file import load
 
 if TYPE_CHECKING:
-    from tests.client.conftest import FakeService
+    from tests.client.conftest import Failure, FakeService
 
 MAIN = """
 import signal
@@ -96,6 +97,30 @@ def test_reader_that_goes_away(fake: FakeService) -> None:
         process.wait(60)
     assert process.returncode == 1
     assert "Traceback" not in errors
+
+
+def test_an_error_takes_the_place_of_a_progress_line(
+    fake: FakeService, failure: type[Failure]
+) -> None:
+    """On a terminal it stands on a line of its own."""
+    wrong = grpc.StatusCode.INTERNAL
+    fake.failures = [failure(code=wrong, after_tokens=1000), failure(code=wrong)]
+    terminal, end = os.openpty()
+    command = ("bench", "-a", fake.address, "--warm-up", "0")
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, *command],
+        stdout=subprocess.DEVNULL,
+        stderr=end,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    told = os.read(terminal, 1 << 16).decode()
+    os.close(terminal)
+    os.close(end)
+    assert done.returncode == 1
+    assert "\r1 of 12 requests" in told
+    assert told.endswith("\r\x1b[Kerror: scripted\r\n")
 
 
 @pytest.mark.parametrize(
