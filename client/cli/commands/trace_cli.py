@@ -100,7 +100,7 @@ def trace(
     if summary or as_json:
         tell(timeline, as_json=as_json, path=path)
     if not as_json:
-        Console(highlight=False, soft_wrap=True).print(
+        Console(highlight=False, emoji=False, soft_wrap=True).print(
             f"timeline: {path} (open it at ui.perfetto.dev)", markup=False
         )
 

@@ -128,7 +128,7 @@ def report_as_dict(plan: BenchPlan, report: BenchReport) -> dict[str, object]:
 
 def print_report(plan: BenchPlan, report: BenchReport) -> None:
     """The figures as a table, and what the comparison found."""
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     repeats = ((len(plan.seeds), "seeds"), (plan.runs, "runs"))
     title = [f"{len(plan.prompts)} prompts", *(f"{n} {name}" for n, name in repeats if n > 1)]
     title += [f"concurrency {plan.concurrency}", f"temperature {plan.sampling.temperature:g}"]

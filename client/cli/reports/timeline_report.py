@@ -19,7 +19,7 @@ def tell(timeline: Timeline, *, as_json: bool, path: Path | None = None) -> None
     if as_json:
         print_json({**as_dict(found), "file": str(path) if path is not None else None})
         return
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, emoji=False, soft_wrap=True)
     for line in lines(found):
         console.print(printable(line), markup=False)
 

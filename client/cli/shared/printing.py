@@ -48,7 +48,7 @@ def table_of(*headings: str, names: Collection[str]) -> Table:
 
 def print_table(table: Table) -> None:
     """Prints a table, in a pipe as wide as it is: programs that read it want whole lines."""
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     unbounded = console.options.update(max_width=_UNBOUNDED)
     width = Measurement.get(console, unbounded, table).maximum
     if not console.is_terminal:
@@ -60,7 +60,7 @@ def print_table(table: Table) -> None:
 
 def print_line(text: str) -> None:
     """Prints a line as it is; a terminal wraps it, a pipe gets it whole."""
-    Console(highlight=False).print(text, markup=False, soft_wrap=True)
+    Console(highlight=False, emoji=False).print(text, markup=False, soft_wrap=True)
 
 
 def event_as_dict(event: Event) -> dict[str, object]:

@@ -7,13 +7,17 @@ import pytest
 from outrider.client.batch.batch_summary import BatchSummary
 from outrider.client.batch.whole_batch import BatchReport
 from outrider.client.cli.reports.batch_report import print_report
+from outrider.client.cli.reports.timeline_report import tell
 from outrider.client.cli.shared.printing import (
     DRAFTER_STYLES,
     TARGET_STYLE,
     UNKNOWN_STYLE,
     origin_style,
+    print_line,
+    print_table,
     printable,
     summary_line,
+    table_of,
 )
 from outrider.client.messages.results import (
     Completion,
@@ -24,11 +28,21 @@ from outrider.client.messages.results import (
     Token,
     Usage,
 )
+from outrider.client.timeline.timeline_model import Timeline
 
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
     """A model cannot move the cursor or set the title; lines and tabs stay."""
     assert printable("a\x1b[2Jb\x9b1m\n\tc\x7f") == "a\ufffd[2Jb\ufffd1m\n\tc\ufffd"
+
+
+def test_names_between_colons_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    """They are no pictures: a record may be called so, or a request, a drafter, a category."""
+    print_line("'q:100:a' differs")
+    print_table(table_of("category:100:", names=()))
+    tell(Timeline(request_id="eval:100:a"), as_json=False)
+    said = capsys.readouterr().out
+    assert said.count(":100:") == 3
 
 
 def test_styles_tell_origins_apart() -> None:
