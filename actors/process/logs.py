@@ -49,7 +49,7 @@ class LogSettings:
 
 
 def configure_logs(settings: LogSettings, *, actor: str) -> None:
-    """Writes events to stderr, those of other libraries included.
+    """Writes events to stderr, those of other libraries and Python's warnings included.
 
     Args:
         settings: How.
@@ -99,6 +99,7 @@ def configure_logs(settings: LogSettings, *, actor: str) -> None:
     )
     # What other libraries tell at debug level, each look of gRPC at its loop among it, drowns our own.
     logging.basicConfig(level=max(number, logging.INFO), handlers=[handler], force=True)
+    logging.captureWarnings(True)
 
 
 def _format_of_environment() -> LogFormat:

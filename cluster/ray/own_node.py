@@ -106,7 +106,8 @@ class OwnNode:
         with (folder / "ray.log").open("wb") as log:
             self._process = subprocess.Popen(
                 command,
-                env={**os.environ, **VARIABLES},
+                # Of gRPC's own lines, which take no notice of level and form of ours, errors are enough.
+                env={"GRPC_VERBOSITY": "ERROR", **os.environ, **VARIABLES},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -194,6 +194,8 @@ imagePullSecrets:
 # Ray's own value, 15, makes event loops as nice as the drafters' arithmetic.
 - {name: RAY_worker_niceness, value: "0"}
 - {name: PYTHONUNBUFFERED, value: "1"}
+# gRPC's own lines take no notice of level and form of the actors' logs.
+- {name: GRPC_VERBOSITY, value: ERROR}
 # The root file system is read-only: everything that is written goes to /tmp and /cache.
 - {name: HOME, value: /tmp}
 - {name: USER, value: outrider}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,7 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     handlers, level = root.handlers[:], root.level
     yield
     structlog.reset_defaults()
+    logging.captureWarnings(False)
     root.handlers[:], root.level = handlers, level
 
 
@@ -32,7 +34,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_json_has_one_object_a_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, by_variable: bool
 ) -> None:
-    """Own events, those of libraries, and exceptions, each with the actor and a time in UTC."""
+    """Own events, those of libraries, exceptions and Python's warnings, each with the actor and a time in UTC."""
     if by_variable:
         monkeypatch.setenv(FORMAT_VARIABLE, "json")
     settings = LogSettings(level="info", format=None if by_variable else LogFormat.JSON)
@@ -45,12 +47,16 @@ def test_json_has_one_object_a_line(
         raise RuntimeError("no\nluck")
     except RuntimeError:
         log.exception("pass failed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")  # In tests they are errors.
+        warnings.warn("soon\nelsewhere", FutureWarning, stacklevel=1)
 
-    opened, full, failed = map(json.loads, lines(capsys))
+    opened, full, failed, warned = map(json.loads, lines(capsys))
     assert (opened["event"], opened["request_id"], opened["number"]) == ("session opened", "r1", 3)
     assert (full["event"], full["level"], full["actor"]) == ("disk full", "warning", "target-0")
     assert failed["exception"][0]["exc_value"] == "no\nluck"
-    assert {one["actor"] for one in (opened, full, failed)} == {"target-0"}
+    assert "FutureWarning: soon\nelsewhere" in warned["event"]
+    assert {one["actor"] for one in (opened, full, failed, warned)} == {"target-0"}
     assert opened["timestamp"].endswith("Z")
 
 

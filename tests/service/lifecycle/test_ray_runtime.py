@@ -60,7 +60,11 @@ from outrider.cluster.config.schema import parse_config
 from outrider.cluster.ray.ray_runtime import RayRuntime
 
 with RayRuntime(parse_config({}, source="test"), show_logs=True):
+    import ray
     from ray._private.worker import print_to_stdstream
+
+    variable = ray.remote(lambda name: __import__("os").environ.get(name))
+    print(ray.get(variable.remote("GRPC_VERBOSITY"), timeout=60))
 
     for number in (1, 2, 3):
         line = '{"request_id": "r%d", "event": "request accepted", "actor": "coordinator-%d"}' % (number, number)
@@ -81,3 +85,4 @@ def test_lines_that_differ_in_numbers_alone_are_all_shown() -> None:
     )
     lines = [line for line in result.stderr.splitlines() if "request accepted" in line]
     assert [json.loads(line)["request_id"] for line in lines] == ["r1", "r2", "r3"]
+    assert result.stdout.strip() == "ERROR", "else gRPC adds lines of its own, which are no JSON"
