@@ -55,6 +55,8 @@ class Tap:
 
     def put(self, span: trace_pb2.TraceSpan) -> None:
         """Adds a span, dropping the oldest if the tap is full."""
+        if not self.nodes and any(share.marks for share in span.shares):
+            span = _without_marks(span)  # They are for another trace.
         self._spans.append((next(self._numbers), span))
 
     def take(self, limit: int) -> list[trace_pb2.TraceSpan]:
@@ -158,6 +160,14 @@ class Recorder:
         if not name or not isinstance(name, str):
             return None
         return trace_pb2.TraceSpan(name=name, track=track, start_ns=since_ns)
+
+
+def _without_marks(span: trace_pb2.TraceSpan) -> trace_pb2.TraceSpan:
+    plain = trace_pb2.TraceSpan()
+    plain.CopyFrom(span)
+    for share in plain.shares:
+        del share.marks[:]
+    return plain
 
 
 def _named(name: str | Callable[[], str]) -> str:

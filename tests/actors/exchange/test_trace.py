@@ -47,6 +47,21 @@ def test_nothing_is_kept_while_nobody_asks() -> None:
     assert span.duration_ns > 0
 
 
+def test_what_became_of_each_candidate_is_for_whoever_asked() -> None:
+    """Of two traces at once, one wants it."""
+    recorder = Recorder(Clock())
+    plain, whole = recorder.open(), recorder.open(nodes=True)
+    marks = [trace_pb2.TraceMark(name="accepted")]
+    shares = [trace_pb2.TraceShare(handle=1, args=args_of({"nodes": 1}), marks=marks)]
+    recorder.enter("passes", "verify")
+    recorder.leave(args={"rows": 2}, shares=shares)
+    (one,), (other,) = plain.take(9), whole.take(9)
+    assert [len(share.marks) for share in one.shares] == [0]
+    assert [len(share.marks) for share in other.shares] == [1]
+    del other.shares[0].marks[:]
+    assert one == other
+
+
 def test_a_name_that_takes_time_is_found_out_only_for_a_trace() -> None:
     """At once while one runs; at the end where it began in the middle; else not at all."""
     recorder, asked = Recorder(Clock()), [0]
