@@ -35,7 +35,11 @@ class TextCodec(Protocol):
     """Characters that one token can stand for, at most; None if that is not known."""
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Token ids of a text."""
+        """Token ids of a text.
+
+        Raises:
+            ValueError: It holds what the tokenizer has no token for.
+        """
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -46,7 +50,7 @@ class TextCodec(Protocol):
         """Text of a conversation of (role, content), up to where the answer starts.
 
         Raises:
-            ValueError: The chat template refuses the conversation.
+            ValueError: The chat template refuses the conversation, or fails on it.
         """
         ...
 
@@ -101,8 +105,13 @@ class PretrainedCodec:
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Token ids of a text."""
-        # Not verbose: a text that is too long is refused; it need not be warned of in the log as well.
-        return self._tokenizer.encode(text, add_special_tokens=add_special_tokens, verbose=False)
+        try:
+            # Not verbose: a text that is too long is refused; it need not be warned of in the log as well.
+            return self._tokenizer.encode(
+                text, add_special_tokens=add_special_tokens, verbose=False
+            )
+        except Exception as error:  # The Rust library raises no more than that.
+            raise ValueError(str(error)) from error
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids, special tokens included; bytes that are not UTF-8 become U+FFFD."""
@@ -116,15 +125,13 @@ class PretrainedCodec:
 
     def render_chat(self, turns: Sequence[tuple[str, str]]) -> str:
         """Text of a conversation, by the tokenizer's own template, which runs in a sandbox."""
-        from jinja2 import TemplateError
-
         conversation = [{"role": role, "content": content} for role, content in turns]
         try:
             return self._tokenizer.apply_chat_template(
                 conversation, tokenize=False, add_generation_prompt=True
             )
-        except TemplateError as error:
-            raise ValueError(str(error)) from error
+        except Exception as error:  # A template is a program, which may fail in any way.
+            raise ValueError(str(error) or type(error).__name__) from error
 
     def _marked_special(self) -> set[int]:
         """Tokens that are special although none has a name such as end of text: turns and headers of a chat."""

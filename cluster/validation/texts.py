@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 from outrider.cluster.text.text_tokenizer import TextCodec
 from outrider.cluster.validation.limits import Limits
@@ -40,7 +41,7 @@ class Texts:
                 check_text(request.text, limits)
                 if not request.text:
                     raise invalid("text", "is empty: the prompt needs at least one token")
-                prompt = await self._encode(request.text, add_special_tokens=True)
+                prompt = await self._encode(request.text, field, add_special_tokens=True)
             case "chat":
                 field = "chat.messages"
                 prompt = await self._encode_chat(request.chat, limits)
@@ -61,7 +62,7 @@ class Texts:
                 check_length_of_text(request.text)
                 check_text(request.text, replace(limits, max_token_chars=None))
                 special = request.add_special_tokens or not request.HasField("add_special_tokens")
-                ids = await self._encode(request.text, add_special_tokens=special)
+                ids = await self._encode(request.text, "text", add_special_tokens=special)
             case "chat":
                 ids = await self._encode_chat(request.chat, limits)
             case _:
@@ -84,12 +85,14 @@ class Texts:
             return generation_pb2.DetokenizeResponse(text=codec.decode(ids))
         return generation_pb2.DetokenizeResponse(text=await asyncio.to_thread(codec.decode, ids))
 
-    async def _encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+    async def _encode(self, text: str, field: str, *, add_special_tokens: bool) -> list[int]:
         codec = self._codec
         assert codec is not None, "text is refused where there is no tokenizer"
-        if len(text) <= LONG_TEXT:
-            return codec.encode(text, add_special_tokens=add_special_tokens)
-        return await asyncio.to_thread(codec.encode, text, add_special_tokens=add_special_tokens)
+        encode = partial(codec.encode, text, add_special_tokens=add_special_tokens)
+        try:
+            return encode() if len(text) <= LONG_TEXT else await asyncio.to_thread(encode)
+        except ValueError as error:
+            raise invalid(field, f"cannot be tokenised: {error}; send token ids") from error
 
     async def _encode_chat(self, chat: generation_pb2.ChatMessages, limits: Limits) -> list[int]:
         turns = check_chat(chat, limits)
@@ -101,4 +104,4 @@ class Texts:
                 "chat.messages", f"do not fit the model's chat template: {error}"
             ) from error
         # The template writes its own special tokens.
-        return await self._encode(text, add_special_tokens=False)
+        return await self._encode(text, "chat.messages", add_special_tokens=False)

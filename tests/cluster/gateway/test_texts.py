@@ -8,11 +8,12 @@ from tests.cluster.asking import (
     PROMPT,
     Start,
     ask,
+    bad,
     expected,
     generate,
     refusal,
 )
-from tests.cluster.scripted import EOS
+from tests.cluster.scripted import EOS, ByteCodec
 
 from outrider.v1 import generation_pb2, sampling_pb2
 
@@ -61,3 +62,27 @@ async def test_hours_of_work_are_refused(start: Start) -> None:
     assert many.value.code() is grpc.StatusCode.OUT_OF_RANGE
     told = await front.stub.Tokenize(generation_pb2.TokenizeRequest(text="ab"))
     assert list(told.ids) == [97, 98]
+
+
+class PickyCodec(ByteCodec):
+    """Has no token for some letter."""
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """See `TextCodec`."""
+        if "q" in text:
+            raise ValueError("unknown token")
+        return super().encode(text, add_special_tokens=add_special_tokens)
+
+
+async def test_a_text_that_the_tokenizer_refuses_is_refused_by_its_field(start: Start) -> None:
+    """Short or long, as text or in a conversation, and when it is to be tokenised only."""
+    front = await start(codec=PickyCodec())
+    turn = generation_pb2.ChatMessage(role="user", content="q")
+    chat = generation_pb2.ChatMessages(messages=[turn])
+    for field, asked in (("text", bad(text="q")), ("chat.messages", bad(chat=chat))):
+        error = await refusal(front, asked)
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert error.details() == f"{field} cannot be tokenised: unknown token; send token ids"
+    with pytest.raises(grpc.aio.AioRpcError, match="text cannot be tokenised") as long:
+        await front.stub.Tokenize(generation_pb2.TokenizeRequest(text="q" * 40_000))
+    assert long.value.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -96,6 +96,33 @@ def test_the_chat_template_renders_and_refuses(codec: PretrainedCodec) -> None:
         codec.render_chat([("nobody", "hi")])
 
 
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{{ tools | length }}", "object of type 'NoneType' has no len"),
+        ("{{ messages[1].content }}", "has no element 1"),
+        ("{{ 'x' * 10 ** 15 }}", "MemoryError"),
+    ],
+)
+def test_a_template_that_fails_says_why(wrapped: Any, template: str, reason: str) -> None:
+    """However: it is a program that came with the model."""
+    made = copy.deepcopy(wrapped)
+    made.chat_template = template
+    with pytest.raises(ValueError, match=reason):
+        PretrainedCodec(made).render_chat([("user", "hi")])
+
+
+def test_a_text_without_tokens_for_it_is_named() -> None:
+    """Where the vocabulary lacks a character, and has no token for what it lacks."""
+    from transformers import PreTrainedTokenizerFast
+
+    wrap: Any = PreTrainedTokenizerFast
+    codec = PretrainedCodec(wrap(tokenizer_object=Tokenizer(models.Unigram([("a", 0.0)]))))
+    assert codec.encode("aa", add_special_tokens=False) == [0, 0]
+    with pytest.raises(ValueError, match="unknown token"):
+        codec.encode("ab", add_special_tokens=False)
+
+
 def test_no_token_is_longer_than_told(codec: PretrainedCodec) -> None:
     """The bound by which hopeless text is refused holds."""
     assert codec.max_token_chars is not None
