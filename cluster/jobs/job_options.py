@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from outrider.cluster.config.node_labels import KEY, SELECTOR
 from outrider.cluster.process.command_failed import USAGE, CommandFailed
 
 MOST = 2**63
 """Of anything that a job sets aside for itself: Ray counts in numbers of 64 bits."""
+
+OWN = {
+    "CPU": "--entrypoint-cpus",
+    "GPU": "--entrypoint-gpus",
+    "memory": "--entrypoint-memory",
+    "object_store_memory": "another name",
+}
+"""Resources that Ray takes by no name, and what to write in their place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +95,15 @@ def amounts(entries: Sequence[str], *, option: str) -> dict[str, float]:
     """The amounts that entries NAME=AMOUNT make.
 
     Raises:
-        CommandFailed: An entry is not of that form, names a resource twice, or is no positive number.
+        CommandFailed: An entry is not of that form, names a resource twice or one of Ray's own, or is no positive number.
     """
     made: dict[str, float] = {}
     for name, text in assignments(entries, option=option).items():
+        if name in OWN:
+            raise CommandFailed(
+                f"{option} {name}={text}: {name} is a resource of Ray's own; write {OWN[name]}",
+                USAGE,
+            )
         try:
             amount = float(text)
         except ValueError:
@@ -96,4 +111,20 @@ def amounts(entries: Sequence[str], *, option: str) -> dict[str, float]:
         if not 0 < amount < float("inf"):
             raise CommandFailed(f"{option} {name}={text}: {text!r} is no positive number", USAGE)
         made[name] = amount
+    return made
+
+
+def label_selector(entries: Sequence[str], *, option: str) -> dict[str, str]:
+    """The labels that entries KEY=VALUE ask for.
+
+    Raises:
+        CommandFailed: An entry is not of that form, names a key twice, or is nothing that Ray can look for.
+    """
+    made = assignments(entries, option=option)
+    for key, value in made.items():
+        if re.match(KEY, key) is None or re.match(SELECTOR, value) is None:
+            raise CommandFailed(
+                f"{option} {key}={value} is no label that a node can have; Ray's form is KEY=h100, KEY=!spot or KEY=in(a,b)",
+                USAGE,
+            )
     return made

@@ -15,7 +15,13 @@ import outrider
 from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.jobs.arguments import Carried, Parse, check_outputs, is_uri, with_files
-from outrider.cluster.jobs.job_options import JobOptions, amounts, assignments, check_own
+from outrider.cluster.jobs.job_options import (
+    JobOptions,
+    amounts,
+    assignments,
+    check_own,
+    label_selector,
+)
 from outrider.cluster.jobs.package import Package, collect
 from outrider.cluster.jobs.ray_token import Mode
 from outrider.cluster.process.command_failed import USAGE, CommandFailed
@@ -98,7 +104,7 @@ def build(
         entrypoint_num_gpus=options.gpus,
         entrypoint_memory=options.memory,
         entrypoint_resources=amounts(options.resources, option="--entrypoint-resources") or None,
-        entrypoint_label_selector=assignments(options.labels, option="--label") or None,
+        entrypoint_label_selector=label_selector(options.labels, option="--label") or None,
     )
     return Submission(request, package.carrying(carried) if folder or carried else None)
 
