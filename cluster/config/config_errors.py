@@ -13,6 +13,12 @@ from pydantic import BaseModel, ValidationError
 CUT = "..."
 """What stands for the middle of a long text."""
 
+KEY_MARK = "[key]"
+"""Stands in pydantic's places for the key of a mapping in front of it."""
+
+TEXTS = ("string_type", "literal_error", "enum")
+"""Pydantic's kinds of problems where a text is wanted. YAML reads some texts as something else: `no` as a truth, `1` as a number."""
+
 MAX_MESSAGE = 1_000
 """Longest message of a problem; what is longer repeats what the file says."""
 
@@ -66,7 +72,7 @@ def _follows(details: Any, places: Sequence[tuple[str | int, ...]]) -> bool:
 
 
 def _problem(details: Any, model: type[BaseModel]) -> ConfigProblem:
-    location: tuple[str | int, ...] = details["loc"]
+    location: tuple[str | int, ...] = tuple(part for part in details["loc"] if part != KEY_MARK)
     kind: str = details["type"]
     if kind == "extra_forbidden":
         return ConfigProblem(path_of(location[:-1]), _unknown_key(location, model))
@@ -80,7 +86,9 @@ def _problem(details: Any, model: type[BaseModel]) -> ConfigProblem:
             path_of(location), f"must match {pattern}, but is {shown(details['input'])}"
         )
     message = details["msg"].replace("Input should be", "must be", 1)
-    return ConfigProblem(path_of(location), f"{message}, but is {shown(details['input'])}")
+    is_unquoted = kind in TEXTS and isinstance(details["input"], bool | int | float)
+    hint = "; put text in quotes" if is_unquoted else ""
+    return ConfigProblem(path_of(location), f"{message}, but is {shown(details['input'])}{hint}")
 
 
 def _unknown_key(location: tuple[str | int, ...], model: type[BaseModel]) -> str:

@@ -113,6 +113,18 @@ FILES = {
         "targets: [{model: x, device: cuda, num_gpus: 1.5}]",
         "targets[0].num_gpus: is 1.5; more than one GPU must be a whole number",
     ),
+    "a truth for a label": (
+        "targets: [{model: x, node_labels: {spot: no}}]",
+        "targets[0].node_labels.spot: must be a valid string, but is False; put text in quotes",
+    ),
+    "a truth for a word": (
+        f"{TARGET}cluster: {{placement: off}}",
+        "cluster.placement: must be 'spread' or 'pack', but is False; put text in quotes",
+    ),
+    "a key that is no label": (
+        "targets: [{model: x, node_labels: {'a b': c}}]",
+        "targets[0].node_labels.a b: must match",
+    ),
     "a key twice": ("targets: [{model: x, model: y}]", "'model' occurs twice"),
     "a truth that is none": (
         f"{TARGET}service: !!bool maybe",
