@@ -37,7 +37,7 @@ class ServiceConfig(Section):
     with a stream that another one has lost."""
 
     reflection: bool = True
-    """Offers gRPC server reflection on every port."""
+    """Offers gRPC server reflection on the public port. Internal ports do always, to whoever has the service's secret."""
 
     metrics: str | None = None
     """Address of `GET /metrics` for Prometheus, HOST:PORT, at the supervisor; port 0 takes a free one. None: not served. It asks
