@@ -60,6 +60,16 @@ def discover(package: ModuleType, kind: type[Spec], *, group: str) -> Mapping[st
     return MappingProxyType(found)
 
 
+def fault(error: BaseException) -> str:
+    """What code of others has raised, and where, which tells its author most."""
+    if isinstance(error, SyntaxError):
+        file, line, text = error.filename, error.lineno, error.msg
+    else:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        file, line, text = at.filename, at.lineno, str(error)
+    return f"{type(error).__name__}: {text} ({file}, line {line})"
+
+
 def field_docs(kind: type[Any]) -> dict[str, str]:
     """The docstrings that stand below the fields of a class of options, and of those that it derives from, by field."""
     found: dict[str, str] = {}
@@ -94,12 +104,10 @@ def _offered(group: str) -> Iterator[tuple[str, Any]]:
         place = f"the entry point {point.name!r} of {group}{package}"
         try:
             offered = point.load()
-        except Exception as error:
-            # Code of others, which may raise anything; where it did tells its author most.
-            at = traceback.extract_tb(error.__traceback__)[-1]
+        except (Exception, SystemExit) as error:
+            # Code of others, which may raise anything.
             raise Conflict(
-                f"{place} cannot be loaded: {type(error).__name__}: {error} ({at.filename}, line {at.lineno}); "
-                "fix or uninstall it"
+                f"{place} cannot be loaded: {fault(error)}; fix or uninstall it"
             ) from error
         for spec in offered if isinstance(offered, tuple) else (offered,):
             yield place, spec

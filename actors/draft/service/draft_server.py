@@ -20,6 +20,7 @@ from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.exchange.verifier_wire import offer_of
 from outrider.actors.metrics.metrics_service import serve_metrics
 from outrider.actors.process.worker_server import WorkerServer
+from outrider.actors.speculation.plugins import fault
 from outrider.actors.tracing.recorder import Recorder
 from outrider.v1 import draft_pb2, draft_pb2_grpc, target_pb2
 
@@ -133,7 +134,16 @@ def load_method(settings: DraftSettings) -> LoadedDrafter:
     method.settled(settings.options)
     if method.needs_model and settings.engine is None:
         raise ValueError(f"engine is absent; the method {method.name} needs a draft model")
-    loaded = method.build(settings)
+    try:
+        loaded = method.build(settings)
+    except (ValueError, OSError):
+        raise
+    except Exception as error:
+        # A defect, of code that may be others'.
+        raise ValueError(f"method {method.name} cannot be built: {fault(error)}") from error
+    if not isinstance(loaded, LoadedDrafter):
+        problem = f"method {method.name} built {loaded!r}, which is no LoadedDrafter"
+        raise ValueError(problem)  # noqa: TRY004 - as for all else that cannot be loaded
     method.check_feedback(loaded)
     return loaded
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from outrider.actors.draft.choice.drafter_registry import DRAFTERS
+from outrider.actors.draft.service import draft_server
 from outrider.actors.draft.service.draft_server import load_method
 from outrider.actors.draft.state.draft_settings import DraftSettings
-from outrider.actors.draft.state.drafter_spec import TargetNeed
+from outrider.actors.draft.state.drafter_spec import DrafterSpec, TargetNeed
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.exchange.feedback_request import FeedbackRequest
 
@@ -50,6 +53,36 @@ def test_a_method_that_cannot_be_loaded_says_why(settings: DraftSettings, proble
     """Before anything is loaded."""
     with pytest.raises(ValueError, match=problem):
         load_method(settings)
+
+
+def nothing(settings: DraftSettings) -> Any:
+    """Builds no drafter."""
+    return None
+
+
+def missing(settings: DraftSettings) -> Any:
+    """Looks for an option that nobody gave."""
+    return settings.options["weights"]
+
+
+@pytest.mark.parametrize(
+    ("build", "problem"),
+    [
+        (nothing, "method odd built None, which is no LoadedDrafter"),
+        (
+            missing,
+            r"method odd cannot be built: KeyError: 'weights' \(.*test_settings.py, line \d+\)",
+        ),
+    ],
+)
+def test_a_method_that_builds_nothing_says_which_and_where(
+    monkeypatch: pytest.MonkeyPatch, build: Callable[[DraftSettings], Any], problem: str
+) -> None:
+    """It is code of another package, and what it raised may be a word."""
+    spec = DrafterSpec(name="odd", build=build, summary="of no use")
+    monkeypatch.setattr(draft_server, "DRAFTERS", {"odd": spec})
+    with pytest.raises(ValueError, match=problem):
+        load_method(replace(GOOD, method="odd", engine=None))
 
 
 @pytest.mark.parametrize(

@@ -123,12 +123,15 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         f"{named}ONE, TWO = Word(name='e'), (Word(name='d'), Word(name='f'))\nTAKEN = Word(name='c')"
     )
     (tmp_path / "acme_raises.py").write_text("import acme_nowhere")
+    (tmp_path / "acme_ends.py").write_text("import sys\n\nsys.exit('no command line')")
+    (tmp_path / "acme_typo.py").write_text("ONE = 1\nSPECS = (1,\n")
     info = tmp_path / "acme_words-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme_words\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[acme.words]\nz = acme_more:ONE\ny = acme_more:TWO\n\n[acme.taken]\nx = acme_more:TAKEN\n\n"
-        "[acme.none]\nx = acme_more:NONE\n\n[acme.raises]\nx = acme_raises:SPECS\n"
+        "[acme.none]\nx = acme_more:NONE\n\n[acme.raises]\nx = acme_raises:SPECS\n\n"
+        "[acme.ends]\nx = acme_ends:SPECS\n\n[acme.typo]\nx = acme_typo:SPECS\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     return importlib.import_module("acme_words")
@@ -153,6 +156,14 @@ def test_a_name_that_is_there_already_is_refused(words: ModuleType) -> None:
     [
         ("acme.none", r"cannot be loaded: AttributeError: .*'NONE'"),
         ("acme.raises", r"cannot be loaded: ModuleNotFoundError: .*acme_raises.py, line 1"),
+        (
+            "acme.ends",
+            r"cannot be loaded: SystemExit: no command line \(.*acme_ends.py, line 3\)",
+        ),
+        (
+            "acme.typo",
+            r"cannot be loaded: SyntaxError: '\(' was never closed \(\S*acme_typo.py, line 2\)",
+        ),
     ],
 )
 def test_a_package_that_cannot_be_loaded_is_named(words: ModuleType, group: str, says: str) -> None:
