@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -104,23 +106,50 @@ def memory_facts(
     """
     text = text_config(config)
     # Models without attention have none of these; that they cannot be served is found elsewhere.
-    layers, heads, width, vocab_size = (
-        max(_numbers(text, name), default=1)
-        for name in ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
+    layers, vocab_size = (
+        max(_numbers(text, name), default=1) for name in ("num_hidden_layers", "vocab_size")
     )
-    key_heads = max(
-        _numbers(text, "num_key_value_heads", "num_global_key_value_heads"), default=heads
-    )
-    head_dim = max(_numbers(text, "head_dim", "global_head_dim"), default=width // heads)
+    heads = [_heads(one) for one in _configs_of_layers(text, layers)]
     return ModelFacts(
         num_layers=layers,
-        row_bytes=2 * layers * key_heads * head_dim * itemsize,
+        row_bytes=sum(2 * one.num_keys * one.head_dim * itemsize for one in heads),
         weight_bytes=weight_bytes,
         max_context=max_context,
         vocab_size=vocab_size,
-        group=max(1, heads // key_heads),
+        group=max(1, *(one.num_queries // one.num_keys for one in heads)),
         itemsize=itemsize,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Heads:
+    """Of the attention of one layer."""
+
+    num_queries: int
+    num_keys: int
+    head_dim: int
+
+
+def _heads(config: PreTrainedConfig) -> _Heads:
+    """As a configuration tells; where it has several for its kinds of layers, the most."""
+    queries, width = (
+        max(_numbers(config, name), default=1) for name in ("num_attention_heads", "hidden_size")
+    )
+    return _Heads(
+        num_queries=queries,
+        num_keys=max(
+            _numbers(config, "num_key_value_heads", "num_global_key_value_heads"), default=queries
+        ),
+        head_dim=max(_numbers(config, "head_dim", "global_head_dim"), default=width // queries),
+    )
+
+
+def _configs_of_layers(config: PreTrainedConfig, count: int) -> Sequence[PreTrainedConfig]:
+    """What holds for each layer. From transformers 5.24 on a configuration whose layers differ does not tell what they differ in."""
+    if getattr(config, "is_heterogeneous", False):
+        own: Sequence[PreTrainedConfig] = config.per_layer_config
+        return list(own)
+    return [config] * count
 
 
 def _numbers(config: PreTrainedConfig, *names: str) -> list[int]:

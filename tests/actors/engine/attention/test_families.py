@@ -16,6 +16,7 @@ EXACT = (
     "gpt_oss",
     "cohere2",
     "exaone4",
+    "gemma4_unified_text",
     "mistral",
     "modernbert-decoder",
     "olmoe",

@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from bench.families.family_models import model_of
 from outrider.actors.engine.checkpoint import room as module
+from outrider.actors.engine.checkpoint.model_facts import memory_facts
 from outrider.actors.engine.checkpoint.room import device_memory
+from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.models.transformers_engine import TransformersEngine
 
 CPU = torch.device("cpu")
 
@@ -32,3 +36,13 @@ def test_a_share_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = torch.device("cuda:0")
     assert device_memory(cuda).total == 700
     assert device_memory(cuda, share=0.5).total == 400
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma3_text", "gemma4_unified_text"])
+def test_a_row_takes_what_the_configuration_tells(name: str) -> None:
+    """Also where layers have heads of other sizes."""
+    model = model_of(name)
+    settings = EngineSettings(model=name, num_slots=1, max_context=16, max_scratch=8)
+    engine = TransformersEngine(model, settings, name=name, fingerprint="none")
+    facts = memory_facts(model.config, max_context=16, itemsize=4, weight_bytes=0)
+    assert facts.row_bytes == engine.storage.row_bytes
