@@ -21,6 +21,8 @@ from outrider.actors.engine.checkpoint.model_source import ModelSource
 from outrider.actors.engine.engine_settings import EngineSettings
 
 UNREADABLE = (
+    ArithmeticError,
+    AssertionError,
     AttributeError,
     ImportError,
     IndexError,

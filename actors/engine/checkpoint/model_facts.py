@@ -116,7 +116,7 @@ def memory_facts(
         weight_bytes=weight_bytes,
         max_context=max_context,
         vocab_size=vocab_size,
-        group=max(1, *(one.num_queries // one.num_keys for one in heads)),
+        group=max(1, max(one.num_queries // one.num_keys for one in heads)),
         itemsize=itemsize,
     )
 
@@ -153,9 +153,9 @@ def _configs_of_layers(config: PreTrainedConfig, count: int) -> Sequence[PreTrai
 
 
 def _numbers(config: PreTrainedConfig, *names: str) -> list[int]:
-    """Values of those keys that the configuration has."""
+    """Values of those keys that the configuration has; a model of none or less than none is refused when it is loaded."""
     found = [getattr(config, name, None) for name in names]
-    return [number for number in found if isinstance(number, int)]
+    return [number for number in found if isinstance(number, int) and number > 0]
 
 
 def eos_token_ids(model: PreTrainedModel) -> tuple[int, ...]:

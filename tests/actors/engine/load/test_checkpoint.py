@@ -124,6 +124,9 @@ def test_attention_that_is_not_installed_is_not_needed(key: str, folder: Path) -
         ({"num_attention_heads": None}, "cannot be loaded"),
         ({"rope_parameters": {"rope_type": "yarn"}}, "cannot be loaded"),
         ({"layer_types": ["full_attention"]}, "layer_types"),
+        ({"num_attention_heads": 0}, "cannot be loaded"),
+        ({"num_key_value_heads": 0}, "cannot be loaded"),
+        ({"pad_token_id": 1_000}, "cannot be loaded: .*(?i:padding)"),
     ],
 )
 def test_configurations_that_contradict_themselves(
