@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from outrider.client.batch.answer import Answer
 from outrider.client.batch.answers_file import read_answers
 from outrider.client.batch.places import remote, remote_errors
+from outrider.client.connection.errors import OutriderError
 
 
 class PartsOutput:
@@ -56,15 +57,22 @@ class PartsOutput:
         self._pending.append(line)
 
     def sync(self) -> None:
-        """Puts what has come as one part."""
+        """Puts what has come as one part. What the store did not take is put by the next call."""
         with (
             self._lock
         ):  # whoever synchronises last must not go on before the part of another thread is there
             lines, self._pending = self._pending, []
             if not lines:
                 return
-            with remote_errors(self._place), self._filesystem.open(self._new_part(), "wb") as file:
-                file.write(b"".join(lines))
+            try:
+                with (
+                    remote_errors(self._place),
+                    self._filesystem.open(self._new_part(), "wb") as file,
+                ):
+                    file.write(b"".join(lines))
+            except OutriderError:
+                self._pending[:0] = lines
+                raise
 
     def finish(self) -> None:
         """Makes one file of the parts."""

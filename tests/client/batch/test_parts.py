@@ -141,3 +141,20 @@ def test_errors_of_the_store_name_the_place(place: str, monkeypatch: pytest.Monk
     limit_calls(monkeypatch, type(fsspec.filesystem("memory")), 0)
     with pytest.raises(OutriderError, match=r"memory://.*Killed"):
         output.sync()
+
+
+def test_what_a_store_did_not_take_is_put_later(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends for it, and lets go of its output with all that was answered."""
+    output = PartsOutput(place)
+    output.append(line_of(1))
+    with monkeypatch.context() as patch:
+        limit_calls(patch, type(fsspec.filesystem("memory")), 0)
+        with pytest.raises(OutriderError, match="Killed"):
+            output.sync()
+    output.append(line_of(2))
+    output.close()
+    assert [found.id for found in PartsOutput(place).answers()] == [
+        answer.read(line_of(number)).id for number in (1, 2)
+    ]
