@@ -10,6 +10,7 @@ from functools import cache
 
 from rich.console import Console
 from rich.measure import Measurement
+from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
@@ -141,10 +142,14 @@ class TextWriter:
             sys.stdout.write(text)
             sys.stdout.flush()
             return
-        line = Text()
-        for piece, token in self._attribution.feed(chunk):
-            line.append(printable(piece), style=origin_style(token, self._drafters or ()))
-        self._console.print(line, end="")
+        # As segments: in a `Text` tabs would become spaces.
+        pieces = [
+            Segment(
+                printable(piece), self._console.get_style(origin_style(token, self._drafters or ()))
+            )
+            for piece, token in self._attribution.feed(chunk)
+        ]
+        self._console.print(Segments(pieces), end="")
 
 
 def emulation_note(emulated: str) -> str:

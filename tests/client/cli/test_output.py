@@ -12,6 +12,7 @@ from outrider.client.cli.shared.printing import (
     DRAFTER_STYLES,
     TARGET_STYLE,
     UNKNOWN_STYLE,
+    TextWriter,
     origin_style,
     print_line,
     print_table,
@@ -24,6 +25,7 @@ from outrider.client.messages.results import (
     FinishReason,
     Origin,
     SpeculationStats,
+    TextChunk,
     Timing,
     Token,
     Usage,
@@ -43,6 +45,16 @@ def test_names_between_colons_stay(capsys: pytest.CaptureFixture[str]) -> None:
     tell(Timeline(request_id="eval:100:a"), as_json=False)
     said = capsys.readouterr().out
     assert said.count(":100:") == 3
+
+
+def test_tabs_stay_with_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    """Showing where a text came from changes no character of it."""
+    writer = TextWriter(lambda token: chr(token))
+    text = "all:\n\tmake a\t\tb \n\n"
+    for said in (text[:6], text[6:]):
+        tokens = tuple(Token(id=ord(each), origin=Origin.TARGET) for each in said)
+        writer.write(TextChunk(index=0, text=said, tokens=tokens))
+    assert capsys.readouterr().out == text
 
 
 def test_styles_tell_origins_apart() -> None:
