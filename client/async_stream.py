@@ -193,7 +193,11 @@ class AsyncGenerationStream:
 
     def _cancelled(self) -> Cancelled:
         """What a wait ends with after `cancel`."""
-        return Cancelled("the stream was cancelled", request_id=self.request_id)
+        return Cancelled(
+            "the stream was cancelled",
+            request_id=self.request_id,
+            received_tokens=self._progress.token_ids,
+        )
 
     def _left_s(self) -> float:
         """Seconds to the deadline, which the first use sets; 0 or less once it has passed."""

@@ -128,6 +128,21 @@ async def test_closing_the_client_cancels(fake: FakeService) -> None:
     assert await wait_ended(fake)
 
 
+async def test_an_error_of_a_client_that_is_closed_holds_what_had_arrived(
+    fake: FakeService,
+) -> None:
+    """As other errors that end a text do."""
+    fake.stall_after = 6
+    client = AsyncClient(fake.address)
+    stream = client.stream("hello", sampling=SamplingOptions(seed=3))
+    waiting = await waits(stream)
+    await client.close()
+    with pytest.raises(Cancelled) as caught:
+        await waiting
+    assert fake.output(3)[:6] == bytes(caught.value.received_tokens)
+    assert caught.value.request_id == stream.request_id
+
+
 @pytest.mark.parametrize(
     "call", [lambda client: client.status(), lambda client: client.abort("mine")]
 )
