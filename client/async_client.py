@@ -19,6 +19,7 @@ from outrider.client.connection.channel import DEFAULT_ADDRESS, parse_addresses
 from outrider.client.connection.connections import Connections
 from outrider.client.connection.errors import (
     Cancelled,
+    DeadlineExceeded,
     OutriderError,
     Unavailable,
     closing_told,
@@ -349,16 +350,17 @@ class AsyncClient:
         call: Callable[[GenerationServiceAsyncStub, float], Awaitable[_Answer]],
         timeout_s: float,
     ) -> _Answer:
-        """Makes a short call, at each address in turn while nobody answers."""
+        """Makes a short call, at each address in turn while nobody answers. One that says nothing leaves time for the others."""
         deadline_s = time.monotonic() + check_timeout("timeout_s", timeout_s)
         num_addresses = len(self._connections.addresses)
         failures = 0
         while True:
             address = self._connections.current
             left_s = max(0.001, deadline_s - time.monotonic())
+            num_left = max(1, num_addresses - failures)
             try:
                 with closing_told(lambda: Cancelled(_CLOSED)):
-                    return await call(self._connections.stub(address), left_s)
+                    return await call(self._connections.stub(address), left_s / num_left)
             except grpc.RpcError as rpc_error:
                 error = from_rpc_error(rpc_error)
             failures += 1
@@ -367,7 +369,8 @@ class AsyncClient:
             )
             is_over = failures >= self._retry.open_attempts * num_addresses
             is_over |= time.monotonic() + delay_s >= deadline_s
-            if not isinstance(error, Unavailable) or is_over:
+            is_silent = isinstance(error, DeadlineExceeded) and num_left > 1
+            if not (isinstance(error, Unavailable) or is_silent) or is_over:
                 raise await self._connections.explained(error, address)
             self._connections.rotate(address)
             await self._waits.sleep(delay_s)

@@ -483,6 +483,14 @@ def test_short_calls_go_on_to_the_next_address(closed_port: str, fake: FakeServi
         assert client.generate("hello").text
 
 
+def test_a_silent_address_leaves_time_for_the_next(mute_port: str, fake: FakeService) -> None:
+    """Whose host is gone, for instance: a short call is over before an attempt to connect is."""
+    with Client([mute_port, fake.address], connect_timeout_s=100.0) as client:
+        assert client.status(timeout_s=10.0).version == "0.0.fake"
+    with Client(mute_port, connect_timeout_s=100.0) as client, pytest.raises(DeadlineExceeded):
+        client.status(timeout_s=0.2)
+
+
 def test_short_calls(fake: FakeService) -> None:
     """Models, tokens, health, abort and status."""
     with Client(fake.address) as client:
