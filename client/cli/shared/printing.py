@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
@@ -35,8 +36,23 @@ _UNBOUNDED = 100_000
 
 
 def print_json(value: object) -> None:
-    """One JSON value on a line, in ASCII: it is the same in every encoding of a terminal or a pipe."""
-    print(json.dumps(value), flush=True)
+    """One JSON value on a line, in ASCII: it is the same in every encoding of a terminal or a pipe.
+
+    What is no finite number is null: JSON has no word for it.
+    """
+    print(json.dumps(_finite(value)), flush=True)
+
+
+def _finite(value: object) -> object:
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {name: _finite(entry) for name, entry in value.items()}
+        case list() | tuple():
+            return [_finite(entry) for entry in value]
+        case _:
+            return value
 
 
 def table_of(*headings: str, names: Collection[str]) -> Table:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 import pytest
 
 from outrider.client.batch.batch_summary import BatchSummary
@@ -13,7 +16,9 @@ from outrider.client.cli.shared.printing import (
     TARGET_STYLE,
     UNKNOWN_STYLE,
     TextWriter,
+    event_as_dict,
     origin_style,
+    print_json,
     print_line,
     print_table,
     printable,
@@ -28,6 +33,7 @@ from outrider.client.messages.results import (
     TextChunk,
     Timing,
     Token,
+    TokenLogprob,
     Usage,
 )
 from outrider.client.timeline.timeline_model import Timeline
@@ -45,6 +51,20 @@ def test_names_between_colons_stay(capsys: pytest.CaptureFixture[str]) -> None:
     tell(Timeline(request_id="eval:100:a"), as_json=False)
     said = capsys.readouterr().out
     assert said.count(":100:") == 3
+
+
+def test_what_is_no_number_is_null_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """The logarithm of a token that the model excludes, for instance: programs read strict JSON."""
+    top = (TokenLogprob(id=1, logprob=-0.5), TokenLogprob(id=2, logprob=-math.inf))
+    token = Token(id=1, origin=Origin.TARGET, logprob=math.nan, top_logprobs=top)
+    print_json(event_as_dict(TextChunk(index=0, text="a", tokens=(token,))))
+
+    def refuse(word: str) -> None:
+        raise ValueError(word)
+
+    (said,) = json.loads(capsys.readouterr().out, parse_constant=refuse)["tokens"]
+    assert said["logprob"] is None
+    assert [one["logprob"] for one in said["top_logprobs"]] == [-0.5, None]
 
 
 def test_tabs_stay_with_colours(capsys: pytest.CaptureFixture[str]) -> None:
