@@ -65,13 +65,17 @@ def trace(
     as_json: flags.AsJson = False,
 ) -> None:
     """Record who did what when, for ui.perfetto.dev, and say where the time went."""
+    is_asked = bool(model) or (sampling, speculation) != (SamplingOptions(), SpeculationOptions())
     if file is not None:
-        if model or any(one is not None for one in (out, seconds, request_id, prompt)):
+        given = any(one is not None for one in (out, seconds, request_id, prompt))
+        if is_asked or nodes or given:
             raise usage_error("a saved timeline is only summed up; leave out the other options")
         tell(_loaded(file), as_json=as_json)
         return
-    if model and prompt is None:
-        raise usage_error("--model says what answers --prompt, which is not given")
+    if is_asked and prompt is None:
+        raise usage_error(
+            "--model and the options of sampling and speculation say how --prompt is answered, which is not given"
+        )
     path = out or OUT
     if not path.absolute().parent.is_dir():
         raise usage_error(f"--out {path}: the folder {path.absolute().parent} does not exist")

@@ -119,10 +119,22 @@ def test_a_file_and_a_service_at_once(run: Run, tmp_path: Path) -> None:
     """One of the two."""
     file = tmp_path / "t.json"
     save(service().timeline(), file)
-    for flags in (("--out", "x"), ("--seconds", "1"), ("-r", "x"), ("-p", "x")):
+    own = (("--out", "x"), ("--seconds", "1"), ("-r", "x"), ("-p", "x"), ("--nodes",))
+    for flags in (*own, ("--seed", "1"), ("--plain",)):
         result = run("trace", str(file), *flags)
         assert result.exit_code == 2
         assert "saved timeline" in result.stderr
+
+
+@pytest.mark.parametrize("flags", [("-m", "demo"), ("--seed", "0"), ("-n", "5"), ("--plain",)])
+def test_how_nothing_is_answered(
+    run: Run, traced: FakeService, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """Options of a prompt that is not given are refused; a trace that seems to heed them would mislead."""
+    result = run("trace", "-a", traced.address, "-o", str(tmp_path / "t.json"), *flags)
+    assert result.exit_code == 2
+    assert "--prompt" in result.stderr
+    assert traced.trace_requests == []
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"traceEvents": []}'])
