@@ -82,6 +82,8 @@ class StreamLink(ABC, Generic[Command, Event, Sink]):
         self.is_up = False
         self.on_break: Callable[[], None] = lambda: None
         """Called when the stream has broken, after its sessions were told."""
+        self.is_leaving = False
+        """The actor was told to end: its stream ends with it, and does not break."""
         self.counts = LinkCounts()
         """Whoever keeps links sets those of the actor, which outlive this one."""
         self.last_error = ""
@@ -192,7 +194,7 @@ class StreamLink(ABC, Generic[Command, Event, Sink]):
         if not self.is_up:
             return
         self.is_up = False
-        self.counts.breaks += 1
+        self.counts.breaks += not self.is_leaving
         sinks, self._sinks = self._sinks, {}
         self._lost(sinks, reason)
         self.on_break()

@@ -84,7 +84,8 @@ class DrafterLinks(Mapping[str, DraftLink]):
                 self._remove(member.name)
             if member.name not in self._links:
                 self._add(member.name, member.address)
-            self._links[member.name].entry = member.model or member.name
+            link = self._links[member.name]
+            link.entry, link.is_leaving = member.model or member.name, member.is_draining
         known = {member.name for member in members} | dict(self._settings.drafters).keys()
         for name in [one for one in self._links if one not in known]:
             if not self._links[name].is_up:

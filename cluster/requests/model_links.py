@@ -141,6 +141,7 @@ class ModelLinks:
             self._add_target(address)
         for address in self._draining:
             self.slots.set_target(address, 0)
+            self.targets[address].is_leaving = True
         targets.update(self._settings.targets)
         for address in [a for a, link in self.targets.items() if a not in targets]:
             if not self.targets[address].is_up:

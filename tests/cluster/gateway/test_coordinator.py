@@ -135,7 +135,7 @@ async def test_what_is_counted_of_an_actor_goes_on_over_its_restarts(serve: Serv
             member("d", Role.DRAFTER, await drafter.start()),
         ]
         await front.coordinator.update_roster(roster_of(there))
-        await named(front, {"t", "d"})
+        await healthy(front, SERVING)
         await ready(front, "d", True)
         assert breaks(front) == {"t": times, "d": times}
         await target.stop()
@@ -145,6 +145,26 @@ async def test_what_is_counted_of_an_actor_goes_on_over_its_restarts(serve: Serv
     assert breaks(front) == {"t": 3, "d": 3}
     told = await front.coordinator.metrics()
     assert (told.target_breaks, told.drafter_breaks) == (3, 3)
+
+
+async def test_a_stream_that_ends_with_an_actor_that_leaves_has_not_broken(serve: Serve) -> None:
+    """Changes, and replicas that follow the load, leave the count of breaks where it is."""
+    front = await serve()
+    target, drafter = ScriptedTarget(Script(), name="t"), ScriptedDrafter("d")
+    there = [
+        member("t", Role.TARGET, await target.start()),
+        member("d", Role.DRAFTER, await drafter.start()),
+    ]
+    await front.coordinator.update_roster(roster_of(there))
+    await healthy(front, SERVING)
+    await ready(front, "d", True)
+    leaving = [replace(one, is_draining=True) for one in there]
+    await front.coordinator.update_roster(roster_of(leaving))
+    await target.stop()
+    await drafter.stop()
+    await front.coordinator.update_roster(roster_of([]))
+    await named(front, set())
+    assert breaks(front) == {"t": 0, "d": 0}
 
 
 def breaks(front: Front) -> dict[str, float]:
