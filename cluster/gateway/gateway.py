@@ -133,7 +133,10 @@ class Gateway:
             name = request.request_id or uuid.uuid4().hex
             links = self._links_for(request)
         except Refusal as refusal:
-            self.books.requests[refusal.code.name] += 1
+            # It never ran: a timeline of the request of this name, if there is one, is not about it.
+            recording = RequestRecording(Recorder(), 0, name, self.books, self._spans)
+            recording.came_from(context.invocation_metadata() or ())
+            recording.ended(refusal.code.name)
             _tell_of_end(name, refusal.code.name, refusal)
             raise
         with self._registered(name) as running:

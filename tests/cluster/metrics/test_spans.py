@@ -111,6 +111,23 @@ async def test_a_refused_request_is_an_error(sent: Sent, scraped: Scraped) -> No
     assert root.status.description in ("INVALID_ARGUMENT", "OUT_OF_RANGE")
 
 
+async def test_a_request_that_finds_no_target_is_an_error(sent: Sent, serve: Serve) -> None:
+    """In its caller's trace, as all others are."""
+    front = await serve(codec=None)
+    asked = request(1)
+    asked.request_id = "mine"
+    call = front.stub.Generate(
+        asked, timeout=60.0, metadata=(("traceparent", f"00-{TRACE}-{PARENT}-01"),)
+    )
+    with pytest.raises(grpc.aio.AioRpcError):
+        await call.read()
+    (root,) = sent.finished()
+    assert root.attributes is not None
+    assert root.attributes["outrider.request_id"] == "mine"
+    assert (root.status.status_code.name, root.status.description) == ("ERROR", "UNAVAILABLE")
+    assert f"{root.context.trace_id:032x}" == TRACE
+
+
 def test_a_request_that_ended_in_the_queue_was_there(sent: Sent) -> None:
     """Until its end, and nothing of it came after."""
     waited = Milestones(RequestBooks(), "r", 100)
