@@ -159,11 +159,11 @@ def _numbers(config: PreTrainedConfig, *names: str) -> list[int]:
 
 
 def eos_token_ids(model: PreTrainedModel) -> tuple[int, ...]:
-    """End-of-text token ids of a model, from its generation defaults or its configuration."""
+    """End-of-text token ids of a model, from its generation defaults or its configuration. Some write -1 for none."""
     generation = getattr(model, "generation_config", None)
     ids: int | list[int] | None = getattr(generation, "eos_token_id", None)
     if ids is None:
         ids = getattr(text_config(model.config), "eos_token_id", None)
     if ids is None:
         return ()
-    return (ids,) if isinstance(ids, int) else tuple(ids)
+    return tuple(token for token in ([ids] if isinstance(ids, int) else ids) if token >= 0)
