@@ -219,6 +219,11 @@ class DrafterConfig(_Actor):
             raise ValueError(f"model is {self.model!r}, but {self.method} drafts without one")
         if self.model is None and method.needs_model:
             raise ValueError(f"model is missing: {self.method} drafts with one")
+        if self.model is None and self.device.startswith("cuda"):
+            raise ValueError(
+                f"device is {self.device}, but {self.method} has no model that would run there, and a GPU would be reserved for "
+                "nothing: leave device out"
+            )
         try:
             method.settled(self.options)
         except TypeError as error:

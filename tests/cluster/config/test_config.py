@@ -226,6 +226,10 @@ def test_every_problem_is_reported_at_once() -> None:
         ),
         ({"model": "m", "method": "prompt_lookup"}, "prompt_lookup drafts without one"),
         ({"model": "m", "device": "cuda", "num_gpus": 0}, "num_gpus is 0 with device cuda"),
+        (
+            {"method": "prompt_lookup", "device": "cuda"},
+            "device is cuda, but prompt_lookup has no model that would run there",
+        ),
         ({"model": "m", "device": "cuda:1"}, "device is cuda:1, and num_gpus 1: Ray shows each"),
         ({"model": "m", "device": "cuda:1", "num_gpus": 0.5}, "num_gpus 0.5"),
         ({"model": "m", "prefill_chunk": 512, "max_scratch": 16}, "must fit into the scratch rows"),
