@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError, model_validator
 
-from outrider.actors.draft.choice.drafter_registry import DRAFTERS
+from outrider.actors.draft.choice.drafter_registry import DRAFTERS, served_verifiers
 from outrider.actors.engine.profiles import DEVICE_PREFIX
 from outrider.cluster.config.config_actors import DrafterConfig, TargetConfig
 from outrider.cluster.config.config_emulation import emulated
@@ -90,6 +90,17 @@ class Config(Section):
                             f"{kind}[{index}].name {name!r} is taken by {taken[name]}; give it another name"
                         )
                     taken[name] = f"{kind}[{index}]"
+        return self
+
+    @model_validator(mode="after")
+    def _check_verifier(self) -> Self:
+        """Refuses a verifier that none of the drafters can serve: requests that name none would be decoded plainly."""
+        verifier = self.speculation.verifier
+        methods = {drafter.method: DRAFTERS[drafter.method] for drafter in self.drafters}
+        if methods and not any(verifier in served_verifiers(one) for one in methods.values()):
+            raise ValueError(
+                f"speculation.verifier is {verifier!r}, which needs a drafter that gives probabilities; {', '.join(methods)} give none"
+            )
         return self
 
 

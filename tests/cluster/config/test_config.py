@@ -280,6 +280,20 @@ def test_contradictions_between_actors(data: dict[str, Any], message: str) -> No
     assert message in problems(data)[""]
 
 
+def test_a_verifier_that_no_drafter_can_serve() -> None:
+    """Every request that names no other would be decoded plainly, and nobody would be told why."""
+    rows, text = {"model": "d"}, {"method": "prompt_lookup"}
+    data: dict[str, Any] = {"targets": [{"model": "t"}], "speculation": {"verifier": "specinfer"}}
+    found = problems({**data, "drafters": [text, {"method": "suffix"}]})
+    assert (
+        "'specinfer', which needs a drafter that gives probabilities; prompt_lookup, suffix"
+        in found[""]
+    )
+    for drafters in ([], [rows], [text, rows]):
+        parse_config({**data, "drafters": drafters}, source="test")
+    parse_config({"targets": [{"model": "t"}], "drafters": [text]}, source="test")
+
+
 @pytest.mark.parametrize("value", [None, 5, "x", {"model": "m"}])
 def test_targets_that_are_no_list(value: object) -> None:
     """A single mapping is the commonest slip."""
