@@ -22,7 +22,7 @@ from outrider.cluster.ray.ray_errors import first_line
 from outrider.cluster.ray.ray_runtime import RayRuntime, RayUnavailable
 from outrider.cluster.roster.actor_status import ActorStatus
 from outrider.cluster.roster.roster import Role
-from outrider.cluster.start.local_checks import problems_here
+from outrider.cluster.start.local_checks import problems_here, unfit_files
 from outrider.cluster.supervise.restart_policy import RestartPolicy
 
 POLL_S = 0.2
@@ -231,8 +231,9 @@ def start_service(
         check_address(config.service.listen, "service.listen (--listen)")
         if config.service.metrics is not None:
             check_address(config.service.metrics, "service.metrics")
-        # A wrong path, too, is told before Ray is started, which takes seconds.
-        if runtime.is_embedded and (problems := problems_here(config)):
+        # A wrong path, too, is told before Ray is started, which takes seconds, and models are loaded.
+        problems = problems_here(config) if runtime.is_embedded else tuple(unfit_files(config))
+        if problems:
             raise ServiceFailed("\n".join(map(str, problems)))
         runtime.start(is_cancelled=is_cancelled)
     except (Unfit, RayUnavailable) as error:

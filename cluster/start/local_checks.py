@@ -20,7 +20,7 @@ def problems_here(config: Config) -> tuple[ConfigProblem, ...]:
     """
     problems: list[ConfigProblem] = []
     if config.cluster.address == "local":
-        problems += _security(config)
+        problems += unfit_files(config)
         problems += _models(config)
         problems += _resources(config)
     named = {problem.path for problem in problems}
@@ -28,7 +28,8 @@ def problems_here(config: Config) -> tuple[ConfigProblem, ...]:
     return (*problems, *(problem for problem in found if problem.path not in named))
 
 
-def _security(config: Config) -> Iterator[ConfigProblem]:
+def unfit_files(config: Config) -> Iterator[ConfigProblem]:
+    """Certificates and tokens that cannot be used here, where supervisor and first coordinator of any service run that starts here."""
     public, internal = config.security.public, config.security.internal
     for key, section in (("internal", internal), ("public", public)):
         try:

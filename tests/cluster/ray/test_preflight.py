@@ -120,6 +120,39 @@ def test_busy_port_is_told_before_a_cluster_is_joined(
     )
 
 
+@pytest.mark.parametrize(
+    ("security", "said"),
+    [
+        ({"public": {"cert": "/no/a", "key": "/no/b"}}, "security.public: cannot read /no/a"),
+        (
+            {"public": {"tokens": "/no/c"}},
+            "security.public.tokens: cannot read the tokens in /no/c",
+        ),
+        ({"internal": {"cert": "/no/a", "key": "/no/b", "ca": "/no/c"}}, "security.internal: "),
+    ],
+)
+def test_certificates_are_tried_before_a_cluster_is_joined(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, security: dict[str, object], said: str
+) -> None:
+    """Supervisor and first coordinator run here and need them; models may lie on other nodes."""
+
+    def joined(*_: object, **__: object) -> None:
+        raise ray_runtime.RayUnavailable("it was joined")
+
+    monkeypatch.setattr(ray_runtime.RayRuntime, "start", joined)
+    file = tmp_path / "c.yaml"
+    content = {
+        "service": {"listen": "127.0.0.1:0"},
+        "cluster": {"address": "127.0.0.1:6379"},
+        "targets": [{"model": "tabular:/no/x.npz"}],
+    }
+    for keys, told in (({"security": security}, said), ({}, "it was joined")):
+        file.write_text(json.dumps({**content, **keys}))
+        result = serve(monkeypatch, "--config", str(file))
+        assert result.exit_code == 1
+        assert told in result.stderr
+
+
 def test_full_disk_is_told_before_ray_starts(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Exit code 1, the folder, what it has and what it needs."""
     disk(monkeypatch, folder, free=3 * MIB)
