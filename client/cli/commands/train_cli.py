@@ -126,8 +126,9 @@ def _flags(spec: Any) -> list[inspect.Parameter]:
             # Made at run time.
             hint = list[get_args(hint)[0]]  # type: ignore[misc]
             default = default if is_required else list(default)
-        is_path: Any = {"parser": _path, "metavar": "<path>"} if hint is Path else {}
-        option = typer.Option(*names, help=docs.get(field.name), **is_path)
+        is_path = Path in (hint, *get_args(hint))
+        parsed: Any = {"parser": _path, "metavar": "<path>"} if is_path else {}
+        option = typer.Option(*names, help=docs.get(field.name), **parsed)
         found.append(
             _keyword(
                 field.name,

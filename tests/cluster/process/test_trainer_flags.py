@@ -94,3 +94,11 @@ def test_options_that_cannot_be_flags_are_the_trainers_fault(
         result = CliRunner().invoke(app, ["train", name, "--help"])
         assert result.exit_code == FAILED
         assert "the options of the trainer 'plugin' cannot be flags: " in result.stderr
+
+
+@pytest.mark.parametrize("flag", ["--target", "--draft"])
+def test_a_path_that_is_empty_is_refused(tmp_path: Path, flag: str) -> None:
+    """Also where it may be left out, or given more often: it would be the folder at hand, which may be a model."""
+    result = CliRunner().invoke(app, ["train", "decision", "--data", str(tmp_path), flag, ""])
+    assert result.exit_code == USAGE
+    assert "it is empty; give a path" in result.stderr
