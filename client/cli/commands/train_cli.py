@@ -88,7 +88,9 @@ def _command(module: ModuleType, spec: Any) -> Callable[..., None]:
         try:
             result = module.train(spec.name, given)
         except KeyboardInterrupt:
-            message = "interrupted; the same command goes on from here"
+            goes_on = any(field.name == "resume" for field in fields(spec.options))
+            where = "goes on from here" if goes_on else "begins again"
+            message = f"interrupted; the same command {where}"
             raise CommandFailure(message, ExitCode.INTERRUPTED) from None
         if as_json:
             print_json(result.report)

@@ -102,3 +102,24 @@ def test_a_path_that_is_empty_is_refused(tmp_path: Path, flag: str) -> None:
     result = CliRunner().invoke(app, ["train", "decision", "--data", str(tmp_path), flag, ""])
     assert result.exit_code == USAGE
     assert "it is empty; give a path" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["dspark", "--data", "d", "--out", "o"], "goes on from here"),
+        (["decision", "--data", "d"], "begins again"),
+    ],
+)
+def test_what_becomes_of_an_interrupted_training(
+    monkeypatch: pytest.MonkeyPatch, command: list[str], says: str
+) -> None:
+    """As docs/training.md has it."""
+
+    def interrupted(name: str, given: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "train", interrupted)
+    result = CliRunner().invoke(app, ["train", *command])
+    assert result.exit_code == 130
+    assert result.stderr == f"error: interrupted; the same command {says}\n"
