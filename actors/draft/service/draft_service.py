@@ -193,6 +193,9 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
                     stream, session = owner
                     attached = draft_pb2.SessionAttached(session=session)
                     stream.outbox.put(draft_pb2.DraftEvent(attached=attached))
+                else:
+                    # What became of an earlier attachment was told of this one, and its owner has given it up.
+                    self._worker.post(Detach(key=report.key))
             case AttachRefused():
                 owner = self._disown(report.key)
                 if owner is not None:

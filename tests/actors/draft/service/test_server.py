@@ -24,7 +24,13 @@ from tests.actors.draft.scripted_target import (
 
 from outrider.actors.draft.draft_worker import DraftWorker
 from outrider.actors.draft.service.draft_server import DraftServer
-from outrider.actors.draft.state.draft_events import AttachSession, Event
+from outrider.actors.draft.state.draft_events import (
+    Attached,
+    AttachSession,
+    Ended,
+    Event,
+    Report,
+)
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
@@ -225,6 +231,29 @@ async def test_a_full_drafter_refuses(settings: DraftSettings) -> None:
         await coordinator.say(detach=draft_pb2.DetachSession(session=1))
         await coordinator.say(detach=draft_pb2.DetachSession(session=1))
         assert (await coordinator.attach(target, 3, handle=13)).attached.session == 3
+
+
+async def test_a_session_that_nobody_owns_any_more_is_let_go(
+    settings: DraftSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a session comes to be told as it is being attached again: who attached it takes that for the end of this one."""
+    async with (
+        scripted_target() as target,
+        running(settings) as (server, address),
+        coordinating(address) as coordinator,
+    ):
+        servicer = server._servicer
+        assert servicer is not None
+        deliver = servicer.deliver
+
+        def late(report: Report) -> None:
+            if isinstance(report, Attached):
+                deliver(Ended(key=report.key, message="it was full"))
+            deliver(report)
+
+        monkeypatch.setattr(servicer, "deliver", late)
+        assert (await coordinator.attach(target)).detached.session == 1
+        await wait_free(address, 2)
 
 
 async def test_a_broken_target_stream_detaches_its_sessions(settings: DraftSettings) -> None:
