@@ -14,7 +14,11 @@ from outrider.v1 import target_pb2
 
 
 def text_fingerprint(
-    model: str, dtype: torch.dtype, tokenizer: str, chat_template: object = None
+    model: str,
+    dtype: torch.dtype,
+    tokenizer: str,
+    chat_template: object = None,
+    eos_token_ids: Collection[int] = (),
 ) -> str:
     """Digest of all that a text follows from, besides the request.
 
@@ -23,8 +27,10 @@ def text_fingerprint(
         dtype: Of the weights in use: half precision rounds to other texts.
         tokenizer: Its fingerprint, empty if there is none.
         chat_template: A text, several by name, or None.
+        eos_token_ids: What ends a text: it stands in a file of its own, which may be corrected without the weights.
     """
-    said = json.dumps([model, str(dtype), tokenizer, chat_template], sort_keys=True)
+    ends = sorted(set(eos_token_ids))
+    said = json.dumps([model, str(dtype), tokenizer, chat_template, ends], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()
 
 

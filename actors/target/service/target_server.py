@@ -77,7 +77,11 @@ class TargetServer(WorkerServer[TargetWorker, list[Output]]):
         spec = self._engine.spec
         self._tokenizer_fingerprint = tokenizer.fingerprint
         self._fingerprint = text_fingerprint(
-            spec.fingerprint, spec.dtype, tokenizer.fingerprint, tokenizer.chat_template
+            spec.fingerprint,
+            spec.dtype,
+            tokenizer.fingerprint,
+            tokenizer.chat_template,
+            spec.eos_token_ids,
         )
         worker = TargetWorker(self._engine, self._settings, self._emit, recorder=self.recorder)
         worker.warm_up()

@@ -25,16 +25,19 @@ def misfit(**fields: object) -> str | None:
 
 
 def test_the_fingerprint_is_of_all_that_decides_a_text() -> None:
-    """Weights, type, tokenizer and chat template each make another one; the same make the same."""
+    """Weights, type, tokenizer, chat template and what ends a text each make another one; the same make the same."""
     one = text_fingerprint("m", torch.float32, "t")
     others = [
         text_fingerprint("n", torch.float32, "t"),
         text_fingerprint("m", torch.bfloat16, "t"),
         text_fingerprint("m", torch.float32, "u"),
         text_fingerprint("m", torch.float32, "t", "{{ messages }}"),
+        text_fingerprint("m", torch.float32, "t", eos_token_ids=(2,)),
+        text_fingerprint("m", torch.float32, "t", eos_token_ids=(2, 5)),
     ]
     assert text_fingerprint("m", torch.float32, "t") == one
-    assert len({one, *others}) == 5
+    assert text_fingerprint("m", torch.float32, "t", eos_token_ids=(5, 2, 5)) == others[-1]
+    assert len({one, *others}) == 7
 
 
 def test_drafter_of_the_same_tokenizer_fits() -> None:
