@@ -17,10 +17,7 @@ from outrider.client.batch.answer import Answer
 from outrider.client.batch.batch_run import ask
 from outrider.client.batch.record import BatchRecord, Entry
 from outrider.client.measuring.figures import RequestSample, compare, total_stats
-from outrider.client.messages.request_options import Verifier
-
-SAME_TEXT = (None, Verifier.COUPLED, Verifier.EXACT_MATCH)
-"""Verifiers whose text is that of plain decoding; that of the others has its distribution only."""
+from outrider.client.messages.request_options import SAME_TEXT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,10 @@ class Verifier(StrEnum):
     TRAVERSAL_WITH_REPLACEMENT = "traversal_with_replacement"
 
 
+SAME_TEXT = (None, Verifier.COUPLED, Verifier.EXACT_MATCH)
+"""Verifiers whose text is that of plain decoding at every temperature; that of the other lossless ones has its distribution only."""
+
+
 class DraftLength(StrEnum):
     """When drafters stop drafting further; see `sampling.proto` for the sources."""
 

@@ -79,7 +79,7 @@ def bench(
 ) -> None:
     """Measure time to first token, time per token, tokens per second and acceptance.
 
-    Ends with 1 if outputs differ where no near tie explains it.
+    Ends with 1 if outputs differ that should be equal, and no near tie explains it.
     """
     if compare_with is not None and speculation.enabled is False:
         raise usage_error("--compare plain with --plain would compare plain decoding with itself")
@@ -153,4 +153,5 @@ async def run(
         plain if plan.compare_plain else None,
         speed_up_by_run=speed_ups,
         emulated=next((m.emulated for m in known if plan.model in ("", m.name)), ""),
+        must_equal=plan.must_equal,
     )

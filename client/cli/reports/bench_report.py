@@ -18,7 +18,11 @@ from outrider.client.measuring.figures import (
     figures,
 )
 from outrider.client.measuring.measuring_prompts import Prompt
-from outrider.client.messages.request_options import SamplingOptions, SpeculationOptions
+from outrider.client.messages.request_options import (
+    SAME_TEXT,
+    SamplingOptions,
+    SpeculationOptions,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,11 @@ class BenchPlan:
 
     compare_plain: bool = False
     """The same is decoded with speculation off, too."""
+
+    @property
+    def must_equal(self) -> bool:
+        """The verifier gives plain decoding's text; at temperature 0 all do."""
+        return self.sampling.temperature == 0 or self.speculation.verifier in SAME_TEXT
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,6 +81,7 @@ def report_of(
     *,
     speed_up_by_run: Sequence[float] = (),
     emulated: str,
+    must_equal: bool = True,
 ) -> BenchReport:
     """The figures of one way of decoding, and beside those of plain decoding of the same prompts and seeds, if it is given.
 
@@ -80,6 +90,7 @@ def report_of(
         plain: The same requests with speculation off.
         speed_up_by_run: Of each run, where there were several.
         emulated: As `ModelInfo.emulated`.
+        must_equal: As `Comparison.must_equal`.
     """
     comparison = None
     if plain is not None:
@@ -88,6 +99,7 @@ def report_of(
             speculative.samples,
             plain_wall_s=plain.wall_s,
             speculative_wall_s=speculative.wall_s,
+            must_equal=must_equal,
         )
         speed_up_by_run = speed_up_by_run or (comparison.speed_up,)
     return BenchReport(
@@ -161,6 +173,22 @@ def print_report(plan: BenchPlan, report: BenchReport) -> None:
 
 
 def _print_comparison(console: Console, comparison: Comparison, report: BenchReport) -> None:
+    if comparison.must_equal or not comparison.differences:
+        _print_differences(console, comparison)
+    else:
+        console.print(
+            "outputs differ: this verifier's are other draws than those of plain decoding"
+        )
+    runs = report.speed_up_by_run
+    console.print(
+        f"speed-up {report.speed_up_median or 0.0:.2f}"
+        + (f" (median of {len(runs)} runs, {min(runs):.2f} to {max(runs):.2f})" if runs[1:] else "")
+    )
+    for category, ratio in comparison.speed_up_by_category.items():
+        console.print(f"  {category}: {ratio:.2f}")
+
+
+def _print_differences(console: Console, comparison: Comparison) -> None:
     explained = len(comparison.differences) - comparison.unexplained
     console.print(
         f"{comparison.equal} of {comparison.pairs} outputs equal"
@@ -172,13 +200,6 @@ def _print_comparison(console: Console, comparison: Comparison, report: BenchRep
             f"  prompt {difference.prompt}, seed {difference.seed}: token {difference.position} differs"
             + (" (near tie)" if difference.near_tie else "")
         )
-    runs = report.speed_up_by_run
-    console.print(
-        f"speed-up {report.speed_up_median or 0.0:.2f}"
-        + (f" (median of {len(runs)} runs, {min(runs):.2f} to {max(runs):.2f})" if runs[1:] else "")
-    )
-    for category, ratio in comparison.speed_up_by_category.items():
-        console.print(f"  {category}: {ratio:.2f}")
 
 
 def _ms(one_s: float | None, other_s: float | None) -> str:

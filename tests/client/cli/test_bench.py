@@ -67,6 +67,23 @@ def test_difference_fails(run: Run, fake: FakeService) -> None:
     assert "prompt 0, seed 0: token 0 differs" in result.stdout
 
 
+@pytest.mark.parametrize(("temperature", "must_equal"), [("0.8", False), ("0", True)])
+def test_other_draws_are_no_difference(
+    run: Run, fake: FakeService, temperature: str, must_equal: bool
+) -> None:
+    """A verifier that keeps the law only draws other texts, so they are not held against it; at temperature 0 there is one text."""
+    fake.plain_differs = True
+    options = ("bench", "-a", fake.address, "-n", "9", "--compare", "plain", "--speculate")
+    result = run(*options, "-t", temperature, "--verifier", "traversal")
+    assert result.exit_code == int(must_equal)
+    assert ("0 of 12 outputs equal" in result.stdout) is must_equal
+    assert "speed-up" in result.stdout
+    result = run(*options, "-t", temperature, "--verifier", "block", "--json")
+    comparison = json.loads(result.stdout)["comparison"]
+    assert comparison["must_equal"] is must_equal
+    assert comparison["unexplained"] == (12 if must_equal else 0)
+
+
 def test_table(run: Run, fake: FakeService) -> None:
     """People get a table."""
     result = run("bench", "-a", fake.address, "-n", "9", "--compare", "plain")
