@@ -48,7 +48,8 @@ def take(
     lengths = np.minimum(found.lengths_E[known], table.lengths_S[rows])
     is_on_text = table.hashes_SL[rows, lengths] == found.hashes_E[known]
     fits = np.where(is_ahead, found.may_be_ahead, is_on_text)
-    table.counts["stale"][rows[~may | ~fits]] += sizes_E[known[~may | ~fits]]
+    for name in ("proposed", "stale"):
+        table.counts[name][rows[~may | ~fits]] += sizes_E[known[~may | ~fits]]
     for row in rows[may & ~fits].tolist():
         # It has lost the thread.
         state.join(row, number, 0)

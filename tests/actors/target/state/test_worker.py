@@ -295,7 +295,7 @@ def test_candidates_of_an_unknown_base_are_dropped_and_answered() -> None:
         harness.now += 1.0
     end = harness.end(1)
     assert isinstance(end, Finished)
-    assert (end.stats.stale, end.stats.verified) == (10, 0)
+    assert (end.stats.proposed, end.stats.stale, end.stats.verified) == (10, 10, 0)
 
 
 def test_candidates_for_an_ended_session_are_answered() -> None:
