@@ -184,7 +184,7 @@ def print_models(known: tuple[ModelInfo, ...]) -> None:
         chat = "chat template" if model.has_chat_template else "no chat template"
         print_line(
             f"{model.name}: {model.vocab_size} tokens, context {model.max_context}, {chat}; "
-            f"verifiers {', '.join(model.verifiers) or 'none'}; "
+            f"verifiers {', '.join(marked(model)) or 'none'}; "
             f"draft lengths {', '.join(model.draft_lengths) or 'none'}; roots {', '.join(model.roots) or 'none'}; "
             f"selectors {', '.join(one.name for one in model.selectors) or 'none'}"
             + (f"; {emulation_note(model.emulated)}" if model.emulated else "")
@@ -203,6 +203,12 @@ def print_models(known: tuple[ModelInfo, ...]) -> None:
             )
         print_table(table)
         print_problems((drafter.name, drafter.problem) for drafter in model.drafters)
+
+
+def marked(model: ModelInfo) -> list[str]:
+    """The verifiers of a model; those whose text does not follow its law say so."""
+    lossy = {one.name for one in model.verifier_infos if not one.lossless}
+    return [f"{name} (lossy)" if name in lossy else name for name in model.verifiers]
 
 
 def print_problems(problems: Iterable[tuple[str, str]]) -> None:

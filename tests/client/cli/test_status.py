@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from outrider.client.cli.commands.status_cli import print_models, print_status, told
-from outrider.client.messages.service_info import ActorInfo, DrafterInfo, Health, ModelInfo, Status
+from outrider.client.messages.service_info import (
+    ActorInfo,
+    DrafterInfo,
+    Health,
+    ModelInfo,
+    Status,
+    VerifierInfo,
+)
 from outrider.cluster.process import ready_file_writer
 
 if TYPE_CHECKING:
@@ -82,6 +89,14 @@ def test_models(run: Run, fake: FakeService) -> None:
     value = json.loads(run("models", "-a", fake.address, "--json").stdout)
     assert value["models"][0]["drafters"][0]["method"] == "autoregressive"
     assert value["models"][0]["verifiers"] == ["coupled", "mcsd_with_replacement"]
+
+
+def test_lossy_verifiers_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    """A text of theirs is not the model's own, so who looks for a verifier is told before a request is."""
+    infos = (VerifierInfo(name="coupled"), VerifierInfo(name="typical", lossless=False))
+    model = replace(MODEL, verifiers=("coupled", "typical"), verifier_infos=infos)
+    print_models((model,))
+    assert "verifiers coupled, typical (lossy);" in capsys.readouterr().out
 
 
 NAME = "a-target-model-with-a-name-as-hubs-give-them-70b-instruct"
