@@ -23,7 +23,7 @@ from ray.data.datasource import FileBasedDatasource
 from outrider.client.batch.batch_job import Job
 from outrider.client.batch.batch_run import BatchRun, RunSettings, Written
 from outrider.client.batch.parts import PartsOutput
-from outrider.client.batch.places import BOM, remote
+from outrider.client.batch.places import BOM, is_remote, local_path, remote
 from outrider.client.batch.record import BatchRecord, parse
 from outrider.client.connection import event_loop
 from outrider.client.connection.errors import InvalidRequest, OutriderError
@@ -78,6 +78,9 @@ def run_shards(
         False  # whoever watches has one already
     )
     filesystem, path = remote(job.source)
+    if not is_remote(job.destination):
+        # Ray's workers are in another folder.
+        job = replace(job, destination=str(local_path(job.destination).absolute()))
     each = replace(settings, concurrency=math.ceil(settings.concurrency / job.shards))
     lines = ray.data.read_datasource(
         Lines(path, filesystem=filesystem),

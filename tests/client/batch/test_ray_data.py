@@ -35,19 +35,20 @@ ray.init(
     object_store_memory=400_000_000,
 )
 from outrider.client.cli import main
+os.chdir(os.environ["FOLDER"])
 try:
     main()
 finally:
     ray.shutdown()
 """
-"""The command inside a Ray, as a Ray job is."""
+"""The command inside a Ray, as a Ray job is; in another folder than Ray's workers."""
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs `outrider batch` inside a Ray of its own."""
     return subprocess.run(
         [sys.executable, "-c", SCRIPT, "batch", *arguments],
-        env=environment(),
+        env={**environment(), "FOLDER": str(folder)},
         capture_output=True,
         text=True,
         timeout=300,
@@ -87,7 +88,9 @@ def test_shards_go_on_where_a_run_has_ended(fake: FakeService, tmp_path: Path) -
     parts.mkdir()
     (parts / "part.jsonl").write_bytes(b"".join(lines[10:30]))
     asked = len(fake.requests)
-    done = run(str(source), str(out), *command, "--shards", "2", "--summary", str(summary))
+    done = run(
+        tmp_path, source.name, out.name, *command, "--shards", "2", "--summary", str(summary)
+    )
     assert f"31 of {NUM_LINES} records" in done.stdout, done.stderr
     assert done.returncode == 1, done.stderr
     told = {line["id"]: (line["custom_id"], line["error"]) for line in read(out)}
