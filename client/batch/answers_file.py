@@ -49,7 +49,7 @@ class LocalOutput:
 
     def __init__(self, path: Path) -> None:
         """Raises:
-        InvalidRequest: The file cannot be written.
+        InvalidRequest: The file cannot be written, or not be locked.
         AlreadyRunning: Another run is writing it.
         """
         import fcntl  # POSIX only; the other commands run where there is none
@@ -67,6 +67,9 @@ class LocalOutput:
         except BlockingIOError:
             os.close(self._fd)
             raise AlreadyRunning(f"{path} is being written by another run") from None
+        except OSError as error:  # some network file systems have no locks
+            os.close(self._fd)
+            raise InvalidRequest(f"{path} cannot be locked: {error.strerror}") from None
 
     def answers(self) -> Iterator[Answer]:
         """What the file holds, up to a last line that was cut short.

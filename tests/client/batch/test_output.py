@@ -77,6 +77,17 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
         LocalOutput(tmp_path)
 
 
+def test_a_place_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is named, as on some network file systems: two runs could not be kept apart."""
+
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(InvalidRequest, match=r"out\.jsonl cannot be locked: No locks"):
+        LocalOutput(tmp_path / "out.jsonl")
+
+
 def test_a_full_disk_ends_the_run() -> None:
     """The cause is told; what was written stays."""
     output = LocalOutput(Path("/dev/full"))
