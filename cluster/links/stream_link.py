@@ -118,7 +118,8 @@ class StreamLink(ABC, Generic[Command, Event, Sink]):
                     await channel.close()
                 # What was said of an attempt is not said of the next one; a stream that broke is news each time.
                 if reason != self.last_error or self.counts.breaks != breaks:
-                    log.warning("not connected", peer=self._called, reason=reason)
+                    tell = log.info if self.is_leaving else log.warning
+                    tell("not connected", peer=self._called, reason=reason)
                 self.last_error = reason
                 if loop.time() - started > 2 * MAX_BACKOFF_S:
                     backoff_s = FIRST_BACKOFF_S

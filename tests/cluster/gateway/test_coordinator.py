@@ -11,6 +11,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from structlog.testing import capture_logs
 from tests.cluster.asking import until
 from tests.cluster.front import Front, Serve
 from tests.cluster.scripted import Script, ScriptedDrafter, ScriptedTarget
@@ -148,7 +149,7 @@ async def test_what_is_counted_of_an_actor_goes_on_over_its_restarts(serve: Serv
 
 
 async def test_a_stream_that_ends_with_an_actor_that_leaves_has_not_broken(serve: Serve) -> None:
-    """Changes, and replicas that follow the load, leave the count of breaks where it is."""
+    """Changes, and replicas that follow the load, leave the count of breaks where it is, and warn nobody."""
     front = await serve()
     target, drafter = ScriptedTarget(Script(), name="t"), ScriptedDrafter("d")
     there = [
@@ -160,11 +161,13 @@ async def test_a_stream_that_ends_with_an_actor_that_leaves_has_not_broken(serve
     await ready(front, "d", True)
     leaving = [replace(one, is_draining=True) for one in there]
     await front.coordinator.update_roster(roster_of(leaving))
-    await target.stop()
-    await drafter.stop()
-    await front.coordinator.update_roster(roster_of([]))
-    await named(front, set())
+    with capture_logs() as lines:
+        await target.stop()
+        await drafter.stop()
+        await front.coordinator.update_roster(roster_of([]))
+        await named(front, set())
     assert breaks(front) == {"t": 0, "d": 0}
+    assert {line["log_level"] for line in lines if line["event"] == "not connected"} == {"info"}
 
 
 def breaks(front: Front) -> dict[str, float]:
