@@ -80,6 +80,8 @@ class _PretrainedTokenizer(Protocol):
     chat_template: str | None
     backend_tokenizer: _FastTokenizer
 
+    def __len__(self) -> int: ...
+
     def encode(self, text: str, add_special_tokens: bool, verbose: bool) -> list[int]: ...
 
     def decode(
@@ -99,6 +101,7 @@ class PretrainedCodec:
         # The Rust tokenizer decodes a few tokens in microseconds; the wrapper around it takes ten times that.
         self._fast: _FastTokenizer | None = getattr(tokenizer, "backend_tokenizer", None)
         self._bytes = ByteTokens(self._fast) if self._fast is not None else None
+        self._num_tokens = len(tokenizer)
         self.special_ids = frozenset(tokenizer.all_special_ids).union(self._marked_special())
         self.has_chat_template = bool(tokenizer.chat_template)
         self.max_token_chars = self._longest_token()
@@ -119,8 +122,10 @@ class PretrainedCodec:
             return self._bytes.decode(ids)
         if self._fast is not None:
             return self._fast.decode(ids, skip_special_tokens=False)
+        # Without Rust, tokenizers fail on ids that they lack, and models are often wider.
+        known = [token for token in ids if token < self._num_tokens]
         return self._tokenizer.decode(
-            ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
+            known, skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
 
     def render_chat(self, turns: Sequence[tuple[str, str]]) -> str:

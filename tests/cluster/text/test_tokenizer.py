@@ -20,6 +20,7 @@ from tokenizers import (
 )
 
 from outrider.cluster.text import text_tokenizer
+from outrider.cluster.text.detokenise import Detokeniser
 from outrider.cluster.text.text_tokenizer import PretrainedCodec
 
 TEMPLATE = (
@@ -121,6 +122,19 @@ def test_a_text_without_tokens_for_it_is_named() -> None:
     assert codec.encode("aa", add_special_tokens=False) == [0, 0]
     with pytest.raises(ValueError, match="unknown token"):
         codec.encode("ab", add_special_tokens=False)
+
+
+def test_a_tokenizer_in_python_streams_as_well() -> None:
+    """One that leaves out what is no character yet; ids that it lacks, as models are often wider, have no text."""
+    from transformers import ByT5Tokenizer
+
+    made: Any = ByT5Tokenizer
+    codec = PretrainedCodec(made())
+    text = "naïve 日本 🙂!"
+    ids = [one for token in codec.encode(text, add_special_tokens=False) for one in (token, 9999)]
+    assert codec.decode(ids) == text
+    detokeniser = Detokeniser(codec.decode, codec.special_ids)
+    assert "".join(detokeniser.feed([token]) for token in ids) == text
 
 
 def test_no_token_is_longer_than_told(codec: PretrainedCodec) -> None:
