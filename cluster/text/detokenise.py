@@ -75,10 +75,11 @@ class Detokeniser:
         would be decoded as the first token of a text. The context grows by them, and not without end.
         """
         window, num_context = self._window, self._num_context
-        if text := self._decode(window[num_context:end]):
+        text, is_long = self._decode(window[num_context:end]), end > MAX_WINDOW
+        if text or (is_long and not self._context_text):
             del window[:num_context]
             self._num_context, self._context_text = end - num_context, text
-        elif end > MAX_WINDOW:
+        elif is_long:
             del window[num_context:end]
         else:
             self._num_context, self._context_text = end, self._decode(window[:end])

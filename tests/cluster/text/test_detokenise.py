@@ -123,6 +123,7 @@ WORDS = {"a": 0, "b": 1, "##c": 2, ".": 3, "▁": 4, "▁a": 5, "▁b": 6}
 @given(ids=st.lists(st.integers(0, len(WORDS) + 2), max_size=30), size=st.integers(1, 4))
 @example(ids=[5, 8, 6], size=1)
 @example(ids=[0, *[8] * 50, 2], size=1)
+@example(ids=[*[8] * 50, 4, 4, 6], size=1)
 def test_ids_without_a_token_change_nothing(
     decoder: Decoder | None, ids: list[int], size: int
 ) -> None:
