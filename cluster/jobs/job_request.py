@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import outrider
+from outrider.actors.rpc.small_file import read_small
 from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.jobs.arguments import Carried, Parse, check_outputs, is_uri, with_files
@@ -169,7 +170,7 @@ def _packages(entries: Sequence[str]) -> list[str]:
             packages.append(entry)
             continue
         try:
-            lines = Path(entry).read_text(encoding="utf-8").splitlines()
+            lines = read_small(Path(entry)).decode().splitlines()
         except OSError as error:
             raise CommandFailed(f"--pip {entry} cannot be read: {error.strerror}", USAGE) from None
         except UnicodeDecodeError:

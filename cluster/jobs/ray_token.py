@@ -14,6 +14,9 @@ from outrider.cluster.process.command_failed import USAGE, CommandFailed
 
 Mode = Literal["token", "disabled"]
 
+MAX_BYTES = 1 << 16
+"""Bytes of a file with a token, at most: a wrong path may be a device, which never ends."""
+
 
 @dataclass(frozen=True, slots=True)
 class RayToken:
@@ -70,7 +73,9 @@ def _find_token(token_file: Path | None, environment: Mapping[str, str]) -> str 
 
 def _read(path: Path, what: str) -> str:
     try:
-        text = path.read_text(encoding="ascii")
+        with path.open("rb") as file:  # Need be no ordinary file: a shell's <(...) is a pipe.
+            raw = file.read(MAX_BYTES + 1)
+        text = raw.decode("ascii") if len(raw) <= MAX_BYTES else ""
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "is no ASCII text"
         raise CommandFailed(f"{what} {path} cannot be read: {reason}", USAGE) from None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outrider.actors.rpc.credentials import Credentials
+from outrider.actors.rpc.small_file import read_small
 from outrider.actors.rpc.tls import TlsFiles
 from outrider.cluster.process.ready_file_writer import held
 
@@ -51,7 +52,7 @@ def read(path: Path) -> Admin:
         BadAdminFile: There is none, or it is something else.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_small(path))
         address, secret, tls = content["address"], content["secret"], content.get("tls")
         credentials = Credentials(str(secret), TlsFiles(**tls) if tls is not None else None)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,8 @@ def test_token_is_not_shown() -> None:
         ("token", {"RAY_AUTH_MODE": "disabled"}, "of no use with RAY_AUTH_MODE=disabled"),
         ("missing", {}, "--token-file .*missing cannot be read: No such file"),
         (None, {"RAY_AUTH_TOKEN_PATH": "/no/such/file"}, "RAY_AUTH_TOKEN_PATH .* No such file"),
+        ("/dev/zero", {}, "--token-file /dev/zero holds no token"),
+        (None, {"RAY_AUTH_TOKEN_PATH": "/dev/zero"}, "/dev/zero holds no token"),
         (None, {"RAY_AUTH_TOKEN": "two words"}, "RAY_AUTH_TOKEN holds no token"),
         (None, {"RAY_AUTH_TOKEN": "a\nX-Header: b"}, "RAY_AUTH_TOKEN holds no token"),
     ],
@@ -68,5 +71,16 @@ def test_token_is_not_shown() -> None:
 def test_refused(token: Path, file: str | None, environment: dict[str, str], message: str) -> None:
     """Before anything is sent, with what to do."""
     with pytest.raises(CommandFailed, match=message) as caught:
-        find_credentials(token.with_name(file) if file else None, environment)
+        find_credentials(token.parent / file if file else None, environment)
     assert caught.value.exit_code == USAGE
+
+
+def test_token_from_a_pipe() -> None:
+    """As a shell hands over what another program says."""
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"from-a-pipe\n")
+    os.close(write_end)
+    try:
+        assert find_credentials(Path(f"/dev/fd/{read_end}"), {}).token == "from-a-pipe"
+    finally:
+        os.close(read_end)

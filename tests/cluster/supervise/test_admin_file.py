@@ -32,3 +32,9 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     with pytest.raises(BadAdminFile):
         read(file)
+
+
+def test_what_never_ends_is_refused() -> None:
+    """A device at the path of the file."""
+    with pytest.raises(BadAdminFile, match="cannot read /dev/zero: it is no ordinary file"):
+        read(Path("/dev/zero"))
