@@ -85,6 +85,12 @@ def _problem(details: Any, model: type[BaseModel]) -> ConfigProblem:
         return ConfigProblem(
             path_of(location), f"must match {pattern}, but is {shown(details['input'])}"
         )
+    if kind == "model_type":
+        found = "empty" if details["input"] is None else shown(details["input"])
+        return ConfigProblem(
+            path_of(location),
+            f"must be keys and values, but is {found}; write them below it, or leave it out",
+        )
     message = details["msg"].replace("Input should be", "must be", 1)
     is_unquoted = kind in TEXTS and isinstance(details["input"], bool | int | float)
     hint = "; put text in quotes" if is_unquoted else ""

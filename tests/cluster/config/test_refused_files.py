@@ -125,6 +125,14 @@ FILES = {
         "targets: [{model: x, node_labels: {'a b': c}}]",
         "targets[0].node_labels.a b: must match",
     ),
+    "a section whose keys are all remarks": (
+        f"{TARGET}cluster:\n  # address: auto\n",
+        "cluster: must be keys and values, but is empty; write them below it, or leave it out",
+    ),
+    "a word for a section": (
+        f"{TARGET}drafters: [prompt_lookup]",
+        "drafters[0]: must be keys and values, but is 'prompt_lookup'",
+    ),
     "a key twice": ("targets: [{model: x, model: y}]", "'model' occurs twice"),
     "a truth that is none": (
         f"{TARGET}service: !!bool maybe",
