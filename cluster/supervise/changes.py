@@ -123,7 +123,7 @@ def plan(running: Mapping[str, ActorSpec], wanted: Sequence[ActorSpec]) -> tuple
             name=spec.name,
             role=spec.role,
             spec=spec,
-            reason=f"changed: {', '.join(_differences(running[spec.name], spec))}",
+            reason=f"changed: {', '.join(dict.fromkeys(_differences(running[spec.name], spec)))}",
         )
         for spec in wanted
         if spec.name in running and running[spec.name] != spec

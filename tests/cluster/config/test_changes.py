@@ -78,6 +78,14 @@ def test_limits_change_the_coordinator_alone() -> None:
     assert "none" in change.cost
 
 
+def test_what_differs_is_told_once() -> None:
+    """A coordinator's deployment is the actor's, too."""
+    changed = [one for one in planned(targets=[{"model": "org/other"}]) if one.kind is Kind.REPLACE]
+    (told,) = [one.reason.removeprefix("changed: ").split(", ") for one in changed]
+    assert "deployment" in told
+    assert len(set(told)) == len(told)
+
+
 def test_an_option_of_an_actor_replaces_it() -> None:
     """With the reason."""
     (change,) = planned(drafters=[{"model": "org/small", "width": 2, "resources": {"x": 1}}])
