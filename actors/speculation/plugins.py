@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import pkgutil
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from itertools import pairwise
 from types import MappingProxyType, ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, get_type_hints
 
 
 class Named(Protocol):
@@ -68,6 +69,22 @@ def fault(error: BaseException) -> str:
         at = traceback.extract_tb(error.__traceback__)[-1]
         file, line, text = at.filename, at.lineno, str(error)
     return f"{type(error).__name__}: {text} ({file}, line {line})"
+
+
+def check_options(kind: str, name: str, options: type[Any]) -> None:
+    """Refuse a class of options that is no dataclass, or whose types cannot be told while it runs.
+
+    Raises:
+        ValueError: Says whose it is, and what is wrong.
+    """
+    if not dataclasses.is_dataclass(options):
+        raise ValueError(f"{kind} {name}: options is {options!r}, which is no dataclass")
+    try:
+        get_type_hints(options)
+    except Exception as error:
+        raise ValueError(
+            f"{kind} {name}: the types of its options cannot be told: {type(error).__name__}: {error}"
+        ) from error
 
 
 def field_docs(kind: type[Any]) -> dict[str, str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from outrider.actors.speculation.plugins import field_docs
+from outrider.actors.speculation.plugins import check_options, field_docs
 
 
 class TrainerNeed(StrEnum):
@@ -68,7 +67,4 @@ class TrainerSpec:
             raise ValueError(
                 f"trainer {self.name!r}: a name is lower case, words joined by underscores"
             )
-        if not dataclasses.is_dataclass(self.options):
-            raise ValueError(
-                f"trainer {self.name}: options is {self.options!r}, which is no dataclass"
-            )
+        check_options("trainer", self.name, self.options)

@@ -226,7 +226,11 @@ class DrafterConfig(_Actor):
             )
         try:
             method.settled(self.options)
-        except TypeError as error:
-            raise ValueError(f"options of {self.method} cannot be used: {error}") from None
+        except ValueError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the options' own check may be code of others
+            raise ValueError(
+                f"options of {self.method} cannot be used: {type(error).__name__}: {error}"
+            ) from None
         self._check_emulated(self.model, self.method)
         return self

@@ -33,7 +33,8 @@ def written(language: str, page: str = PAGE) -> list[str]:
 def run(block: str) -> dict[str, Any]:
     """What a block defines."""
     names: dict[str, Any] = {}
-    exec(compile(block, "docs/extending.md", "exec"), names)  # noqa: S102 - the page is ours
+    code = compile(block, "docs/extending.md", "exec", dont_inherit=True)
+    exec(code, names)  # noqa: S102 - the page is ours
     return names
 
 

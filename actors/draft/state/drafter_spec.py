@@ -19,6 +19,7 @@ from outrider.actors.draft.state.drafter import (
 )
 from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.exchange.feedback_request import FeedbackRequest
+from outrider.actors.speculation.plugins import check_options
 from outrider.actors.speculation.policies import LengthChoice
 
 
@@ -142,10 +143,7 @@ class DrafterSpec:
             raise ValueError(
                 f"drafter {self.name!r}: a name is lower case, words joined by underscores"
             )
-        if not dataclasses.is_dataclass(self.options):
-            raise ValueError(
-                f"drafter {self.name}: options is {self.options!r}, which is no dataclass"
-            )
+        check_options("drafter", self.name, self.options)
 
     def check_feedback(self, loaded: LoadedDrafter) -> None:
         """Makes sure that a loaded method asks targets for what its description says, and reads what it asks for.
