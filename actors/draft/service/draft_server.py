@@ -155,5 +155,8 @@ def method_of(settings: DraftSettings) -> DrafterSpec:
         ValueError: There is none.
     """
     if settings.method not in DRAFTERS:
-        raise ValueError(f"method is {settings.method!r}; it must be one of {', '.join(DRAFTERS)}")
+        raise ValueError(
+            f"method is {settings.method!r}; it must be one of {', '.join(DRAFTERS)}. A method of another package "
+            "has to be installed where the drafter runs, too"
+        )
     return DRAFTERS[settings.method]
