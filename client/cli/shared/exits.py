@@ -11,7 +11,9 @@ import sys
 import traceback
 from collections.abc import Mapping
 from enum import IntEnum
+from pathlib import Path
 
+import outrider
 from outrider.client.connection.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -158,6 +160,9 @@ def _missing(error: ImportError) -> str:
     """Why the serving side cannot be imported, if a user can fix it: a package is missing, or a plug-in is wrong."""
     missing = (error.name or "").split(".")[0]
     if isinstance(error, ModuleNotFoundError) and missing != "outrider":
+        file = traceback.extract_tb(error.__traceback__)[-1].filename
+        if Path(outrider.__file__).parent not in Path(file).parents:
+            return f"{error.name} is missing, which {file} imports"
         return f"this needs the serving packages ({error.name} is missing): pip install 'outrider[serve]'"
     if type(error).__module__.split(".")[0] == "outrider":
         return str(error)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import outrider
 from outrider.client.blocking import Client
-from outrider.client.cli.shared.exits import ExitCode
+from outrider.client.cli.shared.exits import ExitCode, failure_of
 
 if TYPE_CHECKING:
     from tests.client.cli.conftest import Run
@@ -97,3 +98,18 @@ def test_a_fault_of_our_own_is_told_as_one(
     assert "Traceback" not in result.stderr
     monkeypatch.setenv("OUTRIDER_TRACEBACK", "1")
     assert "Traceback" in run("models", "-a", fake.address).stderr
+
+
+@pytest.mark.parametrize(
+    ("package", "says"),
+    [
+        (Path(outrider.__file__).parent / "cluster", "pip install 'outrider[serve]'"),
+        (Path("/other"), "acme_nowhere is missing, which /other/plugin.py imports"),
+    ],
+)
+def test_a_package_that_is_missing_is_told_by_who_needs_it(package: Path, says: str) -> None:
+    """Ours is of the serving packages; what a plug-in imports is not."""
+    code = compile("import acme_nowhere", str(package / "plugin.py"), "exec")
+    with pytest.raises(ModuleNotFoundError) as caught:
+        exec(code, {})  # noqa: S102 - a word of our own
+    assert says in failure_of(caught.value).message
