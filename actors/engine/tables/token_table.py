@@ -33,11 +33,12 @@ class Table:
 
     def __post_init__(self) -> None:
         """Checks the shape and that rows are distributions."""
-        shape, vocab_size = self.log_probs.shape, self.log_probs.shape[-1]
-        if not 1 <= len(shape) <= MAX_ORDER + 1 or set(shape) != {vocab_size}:
+        shape = self.log_probs.shape
+        if not 1 <= len(shape) <= MAX_ORDER + 1 or len(set(shape)) > 1 or not shape[0]:
             raise ValueError(
-                f"log_probs has shape {shape}; it must have 1 to {MAX_ORDER + 1} equal axes"
+                f"log_probs has shape {shape}; it must have 1 to {MAX_ORDER + 1} equal axes, of one token at least"
             )
+        vocab_size = shape[0]
         if self.log_probs.dtype not in (np.float32, np.float64):
             raise ValueError(f"log_probs is {self.log_probs.dtype}; it must be float32 or float64")
         sums = np.exp(self.log_probs.astype(np.float64)).sum(axis=-1)

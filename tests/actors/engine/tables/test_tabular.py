@@ -137,6 +137,8 @@ def test_file_that_is_no_table(tmp_path: Path) -> None:
     ("log_probs", "message"),
     [
         (np.zeros((2, 3)), "equal axes"),
+        (np.zeros(()), "equal axes"),
+        (np.zeros((0, 0)), "one token at least"),
         (np.zeros((2, 2, 2, 2)), "1 to 3 equal axes"),
         (np.zeros((2, 2)), "normalise"),
         (np.zeros((2, 2), dtype=np.int64), "float32 or float64"),
