@@ -18,8 +18,8 @@ from outrider.actors.speculation.trees.ragged import sizes_of, starts_of
 MAX_NODES = 1 << 20
 """Nodes and sessions of one frame: far above what credits allow a drafter that serves hundreds of sessions; a larger one is not ours."""
 
-MAX_TREE = 65_535
-"""Nodes of one session in a frame."""
+MAX_TREE = 65_536
+"""Nodes of one tree, far above what a target takes of one into a pass."""
 
 
 POOLED, FROZEN = range(2)
