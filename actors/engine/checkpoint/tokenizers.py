@@ -48,23 +48,21 @@ def load_tokenizer(
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Digest of what decides a text's token ids: vocabulary, merges, normalisation, special tokens.
+    """Digest of what decides a text's token ids: vocabulary, merges, normalisation, added tokens.
 
-    Equal for equal tokenizers wherever they were saved. Chat templates, padding and paths do not count.
+    Equal for equal tokenizers wherever they were saved. Chat templates, paths, and which token ends a text, fills up or stands for another
+    role do not count: a model and one that was fine-tuned from it read a text alike.
     """
-    special_tokens = sorted(
-        zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True)
-    )
-    digest = hashlib.sha256(json.dumps(special_tokens).encode())
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-        digest.update(json.dumps(vocabulary).encode())
-        return digest.hexdigest()
+        # A text is cut at special tokens first, whatever their role.
+        special = sorted({*tokenizer.all_special_tokens})
+        return hashlib.sha256(json.dumps([special, vocabulary]).encode()).hexdigest()
     added = sorted(
         (token, text.__getstate__()) for token, text in backend.get_added_tokens_decoder().items()
     )
-    digest.update(json.dumps(added).encode())
+    digest = hashlib.sha256(json.dumps(added).encode())
     for part in COMPARED_PARTS:
         found = getattr(backend, part)
         # The part as JSON, vocabulary and merges in order. Parsing all of it to pick it apart takes a second per 100,000 tokens.

@@ -54,6 +54,16 @@ def test_different_tokenizers_differ() -> None:
     assert len(set(digests)) == 4
 
 
+def test_roles_of_special_tokens_do_not_count() -> None:
+    """A model that was fine-tuned to end its turns, and fills up with another token, reads a text as its base does."""
+    base, tuned = trained(), trained()
+    for tokenizer in (base, tuned):
+        tokenizer.add_tokens(["<turn>", "<pad>"], special_tokens=True)
+    tuned.eos_token, tuned.pad_token = "<turn>", "<pad>"
+    assert tuned.all_special_ids != base.all_special_ids
+    assert tokenizer_fingerprint(tuned) == tokenizer_fingerprint(base)
+
+
 @pytest.mark.parametrize(
     "changes", [{"model": {"type": "Newer"}}, {"pre_tokenizer": {"type": "N"}}]
 )
