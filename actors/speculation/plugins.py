@@ -9,7 +9,8 @@ import inspect
 import pkgutil
 import textwrap
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from importlib.metadata import entry_points
 from itertools import pairwise
 from types import MappingProxyType, ModuleType
@@ -59,6 +60,31 @@ def discover(package: ModuleType, kind: type[Spec], *, group: str) -> Mapping[st
             )
         found[spec.name], places[spec.name] = spec, place
     return MappingProxyType(found)
+
+
+class Discovered(Mapping[str, Spec]):
+    """Methods that are looked for when one is first asked for: a package may offer several kinds in one module, which then imports what asks for them."""
+
+    def __init__(self, look: Callable[[], Mapping[str, Spec]]) -> None:
+        """Looks for nothing.
+
+        Args:
+            look: `discover`, with its arguments.
+        """
+        self._look = look
+
+    @cached_property
+    def _found(self) -> Mapping[str, Spec]:
+        return self._look()
+
+    def __getitem__(self, name: str) -> Spec:
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 def fault(error: BaseException) -> str:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from outrider.actors.speculation import verifiers
-from outrider.actors.speculation.plugins import discover
+from outrider.actors.speculation.plugins import Discovered, discover
 from outrider.actors.speculation.trees.draft_tree import DraftTree
 from outrider.actors.speculation.verify.verifier_spec import VerifierSpec
 
 GROUP = "outrider.verifiers"
 """Entry points under which other packages offer verifiers."""
 
-VERIFIERS = discover(verifiers, VerifierSpec, group=GROUP)
-"""Every verifier that an option can name."""
+VERIFIERS: Mapping[str, VerifierSpec] = Discovered(
+    lambda: discover(verifiers, VerifierSpec, group=GROUP)
+)
+"""Every verifier that an option can name. Looked for when first asked: drafters import this, also those of other packages."""
 
 
 def check_tree(verifier: str, tree: DraftTree) -> None:

@@ -74,6 +74,35 @@ def test_methods_of_an_installed_package_are_there(tmp_path: Path) -> None:
     assert said.stdout.count('"acme_again"') == 2
 
 
+@pytest.mark.parametrize("first", ["outrider.verifiers", "outrider.drafters"])
+def test_one_module_may_offer_methods_of_every_kind(tmp_path: Path, first: str) -> None:
+    """It imports what looks for it, whichever kind is looked for first."""
+    install(tmp_path, "acme_match")
+    both = (tmp_path / "acme_drafter.py").read_text() + (tmp_path / "acme_verifier.py").read_text()
+    (tmp_path / "acme_both.py").write_text(
+        f"from outrider.actors.draft.text.text_drafter import text_drafter\n{both}"
+    )
+    points = {"outrider.verifiers": "THEIRS", "outrider.drafters": "AGAIN"}
+    (tmp_path / "acme-1.0.dist-info" / "entry_points.txt").write_text(
+        "".join(f"[{group}]\nacme = acme_both:{name}\n\n" for group, name in points.items())
+    )
+    registry = {
+        "outrider.verifiers": "speculation.choice.verifier",
+        "outrider.drafters": "draft.choice.drafter",
+    }
+    before = f"from outrider.actors.{registry[first]}_registry import GROUP\n"
+    said = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{before}{ASK}"],
+        capture_output=True,
+        text=True,
+        timeout=60.0,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    assert '"acme_match"' in said.stdout
+    assert said.stdout.count('"acme_again"') == 2
+
+
 def test_a_name_that_is_taken_ends_the_command_in_one_line(tmp_path: Path) -> None:
     """Which says whose it is, and who has it."""
     install(tmp_path, "block")
