@@ -32,6 +32,9 @@ POWER = (
 )
 """Numbers such as 1e6, which JSON and YAML 1.2 know, and PyYAML takes for text: tag, form and first characters."""
 
+OCTAL = re.compile(r"[-+]?0[0-7_]+$")
+"""Whole numbers that YAML reads to the base 8, as nobody expects."""
+
 MAX_VALUES = 100_000
 """Most values of a file, those of aliases counted wherever they stand: some lines of YAML can stand for more than a memory holds."""
 
@@ -80,10 +83,15 @@ class _StrictLoader(yaml.SafeLoader):
             ) from None
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
-        """Raises before Python would, for which digits beyond a bound are an error without a place."""
+        """Raises before Python would, for which digits beyond a bound are an error without a place, and where 010 would be eight."""
         if node.tag == INT and len(node.value) > MAX_DIGITS:
             raise yaml.MarkedYAMLError(
                 problem=f"a whole number of more than {MAX_DIGITS} digits",
+                problem_mark=node.start_mark,
+            )
+        if node.tag == INT and OCTAL.match(node.value) is not None:
+            raise yaml.MarkedYAMLError(
+                problem=f"{shown(node.value)} begins with a 0, so that YAML reads it to the base 8; leave the 0 out",
                 problem_mark=node.start_mark,
             )
         return super().construct_scalar(node)

@@ -89,6 +89,14 @@ def test_a_number_is_one_in_every_form(tmp_path: Path, number: str) -> None:
         file.write_bytes(written(data))
 
 
+@pytest.mark.parametrize(("number", "value"), [("0", 0), ("-0", 0), ("0x10", 16), ("10", 10)])
+def test_whole_numbers_that_cannot_be_misread(tmp_path: Path, number: str, value: int) -> None:
+    """A zero alone, and another base that is written as one."""
+    file = tmp_path / "service.yaml"
+    file.write_text(f"service: {{max_waiting: {number}}}\n")
+    assert load_config(file).service.max_waiting == value
+
+
 def test_empty_file_is_the_default(tmp_path: Path) -> None:
     """A file with comments alone changes nothing."""
     file = tmp_path / "service.yaml"

@@ -133,6 +133,10 @@ FILES = {
         f"{TARGET}drafters: [prompt_lookup]",
         "drafters[0]: must be keys and values, but is 'prompt_lookup'",
     ),
+    "a number that would be another": (
+        f"{TARGET}service: {{max_waiting: 010}}",
+        "line 2, column 24: '010' begins with a 0, so that YAML reads it to the base 8",
+    ),
     "a key twice": ("targets: [{model: x, model: y}]", "'model' occurs twice"),
     "a truth that is none": (
         f"{TARGET}service: !!bool maybe",
