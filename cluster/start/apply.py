@@ -172,8 +172,10 @@ async def _apply(
                 f"cannot be reached ({error.details()})",
                 UNAVAILABLE,
             ) from error
-        failed = NotNow if error.code() is grpc.StatusCode.ABORTED else CommandFailed
-        raise failed(f"{error.details()} ({error.code().name})", FAILED) from error
+        told = f"{error.details()} ({error.code().name})"
+        if error.code() is grpc.StatusCode.ABORTED:
+            raise NotNow(told, UNAVAILABLE) from error
+        raise CommandFailed(told, FAILED) from error
 
 
 def _show(plan: cluster_pb2.ApplyPlan, report: Report) -> None:

@@ -8,10 +8,12 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.cluster.in_process import InProcessHost, until
 
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.placement.actor_specs import actor_specs
+from outrider.cluster.process.command_failed import UNAVAILABLE, CommandFailed
 from outrider.cluster.process.signals import Ending
 from outrider.cluster.roster.actor_status import ActorState
 from outrider.cluster.start.apply import apply, watch
@@ -89,6 +91,11 @@ async def test_a_watched_file_is_tried_again_while_the_reason_passes(tmp_path: P
                 )
             )
             await until(lambda: applier.is_busy)
+            with pytest.raises(CommandFailed, match="another change") as refused:
+                await asyncio.to_thread(
+                    apply, config=fewer, admin=tmp_path / "first", report=lambda line: None
+                )
+            assert refused.value.exit_code == UNAVAILABLE
             with admin_file.written(admin, Admin(address=address, credentials=credentials)):
                 await until(lambda: any("another change" in line for line in told))
                 host.slow["t-2"].set()
