@@ -92,6 +92,13 @@ def integers(field: str, value: object) -> tuple[int, ...]:
     return tuple(integer(f"{field}[{index}]", item) for index, item in enumerate(value))
 
 
+def numbers(field: str, value: object) -> dict[str, float]:
+    """An object from names to numbers."""
+    if not isinstance(value, dict):
+        raise wrong(field, value, "an object of names and numbers")
+    return {name: number(f"{field}.{name}", entry) for name, entry in value.items()}
+
+
 def biases(field: str, value: object) -> dict[int, float]:
     """An object from token ids, as strings, to numbers."""
     if not isinstance(value, dict):
@@ -139,6 +146,10 @@ SPECULATION: Mapping[str, Reader] = {
     "roots": text,
     "aggressiveness": number,
     "decision_threshold": number,
+    "verifier_options": numbers,
+    "selector": text,
+    "selector_options": numbers,
+    "drafters_at_work": integer,
 }
 """The fields of `body.outrider`, by the names of `SpeculationOptions`."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any
 
 import pytest
 from tests.client.batch.lines import chat, completion, encode
 
+from outrider.client.batch.body import SPECULATION
 from outrider.client.batch.record import MAX_SEED, BatchRecord, Rejection, Url, parse, seed_of
-from outrider.client.messages.request_options import Message, Verifier
+from outrider.client.messages.request_options import Message, SpeculationOptions, Verifier
 
 HUGE = 10**400
 """A number that JSON can say, and no float or field can hold."""
@@ -91,6 +93,25 @@ def test_speculation() -> None:
     assert speculation.drafters == ("small",)
     assert speculation.max_depth == 3
     assert speculation.roots is None
+
+
+def test_everything_of_speculation_can_be_asked_for() -> None:
+    """A record can say what any other request can; names and numbers are an object."""
+    assert set(SPECULATION) == {field.name for field in fields(SpeculationOptions)}
+    ours = {
+        "verifier": "typical",
+        "verifier_options": {"epsilon": 0.2, "delta": 1},
+        "selector": "ucb",
+        "selector_options": {"prior": 0},
+        "drafters_at_work": 2,
+    }
+    speculation = record_of(completion("a", outrider=ours)).speculation
+    assert speculation.verifier_options == {"epsilon": 0.2, "delta": 1}
+    assert (speculation.selector, speculation.selector_options) == ("ucb", {"prior": 0})
+    assert speculation.drafters_at_work == 2
+    entry = parse(3, encode(completion("a", outrider={"selector_options": {"prior": "x"}})))
+    assert isinstance(entry, Rejection)
+    assert entry.problem.field == "body.outrider.selector_options.prior"
 
 
 def test_neutral_values_are_taken() -> None:
