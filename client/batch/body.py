@@ -263,6 +263,8 @@ def place_of(field: str | None) -> str | None:
         return None
     for prefix, place in (
         ("sampling.", "body."),
+        # A name that the contract does not list.
+        ("speculation.verifier_name", "body.outrider.verifier"),
         ("speculation.", "body.outrider."),
         ("tokens", "body.prompt"),
     ):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.client.batch.lines import chat, completion, encode
 
-from outrider.client.batch.body import SPECULATION
+from outrider.client.batch.body import SPECULATION, place_of
 from outrider.client.batch.record import MAX_SEED, BatchRecord, Rejection, Url, parse, seed_of
 from outrider.client.messages.request_options import Message, SpeculationOptions, Verifier
 
@@ -112,6 +112,21 @@ def test_everything_of_speculation_can_be_asked_for() -> None:
     entry = parse(3, encode(completion("a", outrider={"selector_options": {"prior": "x"}})))
     assert isinstance(entry, Rejection)
     assert entry.problem.field == "body.outrider.selector_options.prior"
+
+
+@pytest.mark.parametrize(
+    ("field", "place"),
+    [
+        ("sampling.top_p", "body.top_p"),
+        ("speculation.verifier_options", "body.outrider.verifier_options"),
+        ("speculation.verifier_name", "body.outrider.verifier"),
+        ("tokens[3]", "body.prompt[3]"),
+        (None, None),
+    ],
+)
+def test_a_fault_is_told_where_the_record_has_it(field: str | None, place: str | None) -> None:
+    """Whatever the service calls it."""
+    assert place_of(field) == place
 
 
 def test_neutral_values_are_taken() -> None:
