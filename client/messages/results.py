@@ -105,7 +105,8 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeculationStats:
-    """What speculation did for one sequence; after a resume, since the resume."""
+    """What speculation did for one sequence; after a resume, since the resume. Of an aborted one as much as its tokens tell: candidates
+    that were not drawn, bytes and depths are not in it."""
 
     rounds: int = 0
     """Target passes that carried candidates."""
