@@ -65,7 +65,9 @@ class Bar(Watcher):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._progress.stop()
+        # Where nothing is shown, some versions of rich end it with an empty line.
+        if not self._progress.disable:
+            self._progress.stop()
 
     def begin(self, *, total: int, done: int) -> None:
         """Shows the bar."""
