@@ -14,6 +14,7 @@ import structlog
 
 from outrider.actors.exchange.option_fields import chosen
 from outrider.actors.exchange.verifier_wire import offered_by
+from outrider.actors.process.seldom_log import SeldomLog
 from outrider.actors.rpc.closed_channel import ChannelClosed, telling_closed
 from outrider.actors.rpc.credentials import OPEN, Credentials
 from outrider.actors.speculation.policies import LengthChoice
@@ -67,6 +68,7 @@ class DraftLink(StreamLink[draft_pb2.DraftCommand, draft_pb2.DraftEvent, DraftSi
         self.info: draft_pb2.DrafterInfo | None = None
         """What the drafter last told about itself; kept over breaks."""
         self._on_up = on_up
+        self._refusals = SeldomLog(log)
         self._waiting: dict[DraftSink, None] = {}
         self._stub: draft_pb2_grpc.DraftServiceAsyncStub | None = None
 
@@ -163,8 +165,8 @@ class DraftLink(StreamLink[draft_pb2.DraftCommand, draft_pb2.DraftEvent, DraftSi
                 self.counts.refused += 1
                 refused = event.refused
                 is_full = refused.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
-                # Another coordinator's sessions may fill a drafter at any time; that is no news.
-                tell = log.debug if is_full else log.warning
+                tell = log.debug if is_full else self._refusals.warning
+                # Another coordinator's sessions may fill a drafter at any time; that is no news. Texts beyond its context may be many.
                 tell("drafter refused a session", drafter=self.name, reason=refused.message)
                 self._end(refused.session, refused.message, can_retry=is_full)
             case "detached":

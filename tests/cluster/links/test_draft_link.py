@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
+import structlog
 from tests.cluster.scripted import ScriptedDrafter
 
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
@@ -72,6 +73,24 @@ async def test_attachments_refusals_and_breaks_are_told() -> None:
     await drafter.stop()
     await until(lambda: sink.detached[2:] == [("d", True)])
     assert (link.counts.refused, link.num_sessions, link.counts.breaks) == (2, 0, 1)
+    await stop(task)
+
+
+async def test_refusals_are_one_line_and_later_a_number() -> None:
+    """A draft model with a shorter context than its target's refuses every long text, each for a reason of its own."""
+    drafter, sink = ScriptedDrafter("d"), Sink()
+    link = DraftLink("d", await drafter.start(), HELLO, on_up=lambda link: None)
+    task = asyncio.get_running_loop().create_task(link.run())
+    await until(lambda: link.is_up)
+    with structlog.testing.capture_logs() as lines:
+        for session in range(1, 6):
+            drafter.refuse = (grpc.StatusCode.FAILED_PRECONDITION, f"{40 + session} tokens")
+            link.attach(draft_pb2.AttachSession(session=session), sink)
+            await until(lambda: len(sink.detached) == session)  # noqa: B023  # awaited here
+    told = [line["reason"] for line in lines if line["log_level"] == "warning"]
+    assert told == ["41 tokens"]
+    assert link.counts.refused == 5
+    await drafter.stop()
     await stop(task)
 
 
