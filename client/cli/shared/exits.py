@@ -162,7 +162,7 @@ def _missing(error: ImportError) -> str:
     if isinstance(error, ModuleNotFoundError) and missing != "outrider":
         file = traceback.extract_tb(error.__traceback__)[-1].filename
         if Path(outrider.__file__).parent not in Path(file).parents:
-            return f"{error.name} is missing, which {file} imports"
+            return f"{error.name} is missing, which {file} imports; if that is none of your plug-ins: pip install 'outrider[serve]'"
         return f"this needs the serving packages ({error.name} is missing): pip install 'outrider[serve]'"
     if type(error).__module__.split(".")[0] == "outrider":
         return str(error)

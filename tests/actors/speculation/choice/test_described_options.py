@@ -10,7 +10,7 @@ import pytest
 from outrider.actors.draft.choice.drafter_registry import DRAFTERS
 from outrider.actors.draft.state.drafter_spec import DrafterSpec
 from outrider.actors.train.trainer_spec import TrainerSpec
-from outrider.cluster.config import config_actors
+from outrider.cluster.config import config_actors, schema
 from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.config.schema import parse_config
 
@@ -60,11 +60,9 @@ def test_a_check_that_fails_is_a_problem_of_the_configuration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever it raises; the method is named."""
-    monkeypatch.setattr(
-        config_actors,
-        "DRAFTERS",
-        {"odd": replace(DRAFTERS["suffix"], name="odd", options=Undecided)},
-    )
+    drafters = {"odd": replace(DRAFTERS["suffix"], name="odd", options=Undecided)}
+    for module in (config_actors, schema):
+        monkeypatch.setattr(module, "DRAFTERS", drafters)
     drafter = {"name": "d", "method": "odd", "options": {"often": 2}}
     data: dict[str, Any] = {"targets": [{"model": "demo:target"}], "drafters": [drafter]}
     assert parse_config(data, source="x").drafters[0].options == {"often": 2}
