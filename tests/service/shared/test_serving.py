@@ -1,7 +1,4 @@
-"""A service as its users meet it: processes of its own, Ray, gRPC; and what happens when parts of it die.
-
-The tests run in order.
-"""
+"""A service as its users meet it: processes of its own, Ray, gRPC; and what happens when parts of it die."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import os
 import re
 import signal
 import urllib.request
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -16,7 +14,6 @@ import grpc
 import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 from tests.service.processes import START_TIMEOUT_S, ServiceProcess, ray_folder, until
 
 from outrider.v1 import generation_pb2, generation_pb2_grpc, sampling_pb2
@@ -101,11 +98,10 @@ def generate_with_candidates(
     return outputs[-1]
 
 
-def pid_now(service: ServiceProcess, name: str) -> int | None:
-    """The process of an actor at this moment, by the address that it has told in the log."""
+def pid_now(service: ServiceProcess, name: str) -> int:
+    """The process of an actor at this moment, by what it has told in the log when it began to serve."""
     # Two threads of the service print there: another line may follow where a line should have ended.
-    told = re.findall(rf"\] serving .*?\bactor={name} .*?\bpid=(\d+)", service.log)
-    return int(told[-1]) if told else None
+    return int(re.findall(rf"\] serving .*?\bactor={name} .*?\bpid=(\d+)", service.log)[-1])
 
 
 def is_accepting(stub: generation_pb2_grpc.GenerationServiceStub) -> bool:
@@ -145,24 +141,35 @@ def test_one_page_tells_of_every_actor(
     service: ServiceProcess, stub: generation_pb2_grpc.GenerationServiceStub
 ) -> None:
     """Where the ready file says: who is up, and what the requests so far have come to."""
+    before = told_by_everyone(service)
     generate(stub, request(enabled=True))
+    after = told_by_everyone(service)
+    sent = after["outrider:generation_tokens_total"] - before["outrider:generation_tokens_total"]
+    assert sent >= 200
+    committed = "outrider:committed_tokens_total"
+    assert after[committed] - before[committed] == sent
+
+
+def told_by_everyone(service: ServiceProcess) -> dict[str, float]:
+    """The page of the ready file, once every actor is up: the sum of the samples of each name."""
     url = f"http://{service.ready['metrics']}/metrics"
-    samples: list[Sample] = []
+    sums: defaultdict[str, float] = defaultdict(float)
 
     def has_everyone() -> bool:
         """On a busy machine an actor may answer too late for a page."""
         with urllib.request.urlopen(url, timeout=30.0) as answer:
             families = list(text_string_to_metric_families(answer.read().decode()))
-        samples[:] = [sample for family in families for sample in family.samples]
-        up = {one.labels["actor"]: one.value for one in samples if one.name == "outrider_up"}
+        sums.clear()
+        up: dict[str, float] = {}
+        for sample in (sample for family in families for sample in family.samples):
+            sums[sample.name] += sample.value
+            if sample.name == "outrider_up":
+                up[sample.labels["actor"]] = sample.value
         assert set(up) == {"coordinator", "table", "near", "prompt_lookup"}
         return set(up.values()) == {1.0}
 
     until(has_everyone, timeout_s=RECOVERY_S, what="a page of everyone")
-    sent = [one.value for one in samples if one.name == "outrider:generation_tokens_total"]
-    committed = [one.value for one in samples if one.name == "outrider:committed_tokens_total"]
-    assert sent == committed
-    assert sent[0] >= 200
+    return sums
 
 
 def test_every_process_listens_on_loopback_only(service: ServiceProcess) -> None:
@@ -181,7 +188,7 @@ def test_event_loops_come_before_arithmetic(service: ServiceProcess) -> None:
     """The target's passes come after the loops, the drafter's after those; Ray must not make them all alike."""
 
     def niceness(name: str) -> set[int]:
-        pid = service.pid_of(name)
+        pid = pid_now(service, name)
         tasks = [int(task) for task in os.listdir(f"/proc/{pid}/task")]
         found = set()
         for task in tasks:
@@ -211,7 +218,7 @@ def test_killed_drafter_changes_nothing_but_the_pace(
 ) -> None:
     """The text is the same, and the drafter comes back."""
     plain = generate(stub, request(enabled=False, max_tokens=600))
-    fast = generate(stub, request(enabled=True, max_tokens=600), kill_pid=service.pid_of("near"))
+    fast = generate(stub, request(enabled=True, max_tokens=600), kill_pid=pid_now(service, "near"))
 
     assert fast.tokens == plain.tokens
     wait_for_drafters(stub, "near", "prompt_lookup")
@@ -224,7 +231,7 @@ def test_killed_target_is_a_pause(
 ) -> None:
     """The restarted target goes on from the committed tokens; the stream does not break."""
     plain = generate(stub, request(enabled=False, max_tokens=600))
-    fast = generate(stub, request(enabled=True, max_tokens=600), kill_pid=service.pid_of("table"))
+    fast = generate(stub, request(enabled=True, max_tokens=600), kill_pid=pid_now(service, "table"))
 
     assert fast.tokens == plain.tokens
 
@@ -234,9 +241,10 @@ def test_killed_coordinator_comes_back_at_its_address(
 ) -> None:
     """Its streams break, and the next request on the same channel is served with the same text."""
     plain = generate(stub, request(enabled=False))
-    os.kill(service.pid_of("coordinator"), signal.SIGKILL)
+    killed = pid_now(service, "coordinator")
+    os.kill(killed, signal.SIGKILL)
     until(
-        lambda: pid_now(service, "coordinator") not in (None, service.pid_of("coordinator")),
+        lambda: pid_now(service, "coordinator") != killed,
         timeout_s=RECOVERY_S,
         what="the coordinator's restart",
     )
@@ -253,14 +261,13 @@ def test_suspended_drafter_is_replaced(
     """A process that hangs falls silent; its lease ends and another takes its place."""
     wait_for_drafters(stub, "near", "prompt_lookup")
     suspended = pid_now(service, "near")
-    assert suspended is not None
     plain = generate(stub, request(enabled=False))
     os.kill(suspended, signal.SIGSTOP)
     fast = generate(stub, request(enabled=True))
 
     assert fast.tokens == plain.tokens
     until(
-        lambda: pid_now(service, "near") not in (None, suspended),
+        lambda: pid_now(service, "near") != suspended,
         timeout_s=RECOVERY_S,
         what="another process of the drafter",
     )
