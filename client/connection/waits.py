@@ -18,6 +18,7 @@ import grpc
 import grpc.aio
 
 from outrider.client.connection.access import Access
+from outrider.client.connection.undisturbed import undisturbed
 
 _Result = TypeVar("_Result")
 _Args = ParamSpec("_Args")
@@ -165,18 +166,18 @@ class _BlockingChannel:
         call = self._channel.unary_unary(*args, **kwargs)
 
         async def ask(*given: Any, **options: Any) -> Any:
-            return call(*given, **options)
+            return undisturbed(call, *given, **options)
 
         return ask
 
     def unary_stream(self, *args: Any, **kwargs: Any) -> Callable[..., _BlockingRead]:
         """See `grpc.aio.Channel`."""
         call = self._channel.unary_stream(*args, **kwargs)
-        return lambda *given, **options: _BlockingRead(call(*given, **options))
+        return lambda *given, **options: _BlockingRead(undisturbed(call, *given, **options))
 
     async def close(self) -> None:
         """See `grpc.aio.Channel`."""
-        self._channel.close()
+        undisturbed(self._channel.close)
 
 
 class _BlockingRead:
@@ -187,8 +188,8 @@ class _BlockingRead:
 
     async def read(self) -> Any:
         """The next message; `grpc.aio.EOF` after the last."""
-        return next(self._call, grpc.aio.EOF)
+        return undisturbed(next, self._call, grpc.aio.EOF)
 
     def cancel(self) -> bool:
         """Ends the call."""
-        return bool(self._call.cancel())
+        return bool(undisturbed(self._call.cancel))
