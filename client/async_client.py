@@ -120,7 +120,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connections; running calls are cancelled."""
+        """Closes the connections; running calls are cancelled, those of other event loops as soon as these run."""
         await self._connections.close()
 
     def stream(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import grpc.aio
 
@@ -28,7 +29,12 @@ class RunningCalls(Protocol):
         """Ends it."""
 
 
-Key = tuple[asyncio.AbstractEventLoop | None, str, tuple[int, ...]]
+Loop = asyncio.AbstractEventLoop | None
+"""What calls and channels belong to; None: any thread."""
+
+_Running = WeakKeyDictionary[RunningCalls, Loop]
+
+Key = tuple[Loop, str, tuple[int, ...]]
 """Of a channel: the loop it belongs to, its address, the versions of its certificates."""
 
 
@@ -50,7 +56,7 @@ class Connections:
         self._options = channel_options(connect_timeout_s)
         self._lock = threading.Lock()
         self._channels: dict[Key, grpc.aio.Channel] = {}
-        self._running: WeakSet[RunningCalls] = WeakSet()
+        self._running = _Running()
         self._current = 0
 
     @property
@@ -89,20 +95,42 @@ class Connections:
     def register(self, call: RunningCalls) -> None:
         """Cancels the call when the client closes."""
         with self._lock:
-            self._running.add(call)
+            self._running[call] = self.waits.loop()
 
     async def explained(self, error: OutriderError, address: str) -> OutriderError:
         """The error, or the cause of it, if certificates are."""
         return await self.waits.aside(explained, error, address, self._access.tls)
 
     async def close(self) -> None:
-        """Closes every channel of the loop that runs; running calls are cancelled. Another loop's channels end with that one."""
+        """Cancels running calls and closes every channel. Those of another loop end there, as soon as that loop runs."""
         present = self.waits.loop()
         with self._lock:
             channels, self._channels = self._channels, {}
-            running, self._running = list(self._running), WeakSet()
-        for call in running:
-            call.cancel()
-        for (loop, _, _), channel in channels.items():
-            if loop is present:
-                await channel.close()
+            running, self._running = list(self._running.items()), _Running()
+        for loop in {key[0] for key in channels}:
+            calls = [call for call, its_loop in running if its_loop is loop]
+            its_channels = [channel for key, channel in channels.items() if key[0] is loop]
+            if loop is present or loop is None:
+                await _end(calls, its_channels)
+            else:
+                with suppress(RuntimeError):  # it has ended, and they with it
+                    loop.call_soon_threadsafe(_end_here, calls, its_channels)
+
+
+_ending: set[asyncio.Task[None]] = set()
+"""Loops hold their tasks weakly."""
+
+
+def _end_here(calls: Iterable[RunningCalls], channels: Iterable[grpc.aio.Channel]) -> None:
+    """As `_end`, begun on the loop that runs."""
+    task = asyncio.create_task(_end(calls, channels))
+    _ending.add(task)
+    task.add_done_callback(_ending.discard)
+
+
+async def _end(calls: Iterable[RunningCalls], channels: Iterable[grpc.aio.Channel]) -> None:
+    """Cancels calls and closes channels."""
+    for call in calls:
+        call.cancel()
+    for channel in channels:
+        await channel.close()

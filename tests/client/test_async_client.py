@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -284,6 +285,32 @@ def test_a_client_is_used_on_one_loop_after_the_other(fake: FakeService) -> None
 
     assert [asyncio.run(ask()) for _ in range(3)] == [(Health.SERVING, 1)] * 3
     asyncio.run(client.close())
+
+
+async def test_closing_the_client_ends_calls_of_other_loops(
+    fake: FakeService, mute_port: str
+) -> None:
+    """Streams and short calls that run there are told so, and what began elsewhere ends there."""
+    fake.stall_after = 6
+    streaming, asking = AsyncClient(fake.address), AsyncClient(mute_port)
+    is_waiting = threading.Event()
+
+    async def wait_elsewhere() -> None:
+        waiting = await waits(streaming.stream("hello"))
+        asked = asyncio.create_task(asking.abort("mine"))
+        await asyncio.sleep(0.1)
+        is_waiting.set()
+        async with asyncio.timeout(20.0):
+            for call in (waiting, asked):
+                with pytest.raises(Cancelled):
+                    await call
+
+    elsewhere = asyncio.create_task(asyncio.to_thread(asyncio.run, wait_elsewhere()))
+    assert await asyncio.to_thread(is_waiting.wait, 60)
+    await streaming.close()
+    await asking.close()
+    await elsewhere
+    assert await wait_ended(fake)
 
 
 def test_both_clients_have_the_same_surface() -> None:
