@@ -36,7 +36,7 @@ def check_text(text: str, limits: Limits, field: str = "text") -> None:
 def check_length_of_text(text: str) -> None:
     """Refuses text that would take long to tokenise, where no context bounds it."""
     if len(text) > MAX_TOKENIZED_CHARS:
-        raise out_of_range(
+        raise invalid(
             "text", f"has {len(text)} characters; at most {MAX_TOKENIZED_CHARS} are taken; cut it"
         )
 
@@ -75,7 +75,7 @@ def check_token_ids(ids: Sequence[int], limits: Limits, field: str) -> None:
 def check_number_of_ids(ids: Sequence[int]) -> None:
     """Refuses ids that would take long to turn into text."""
     if len(ids) > MAX_DETOKENIZED_IDS:
-        raise out_of_range(
+        raise invalid(
             "ids", f"holds {len(ids)} tokens; at most {MAX_DETOKENIZED_IDS} are taken; cut it"
         )
 

@@ -32,7 +32,7 @@ def settle_max_tokens(
     if not options.HasField("max_tokens"):
         max_tokens = min(limits.default_max_tokens, room)
     elif options.max_tokens < 1:
-        raise out_of_range("sampling.max_tokens", "must be at least 1, got 0")
+        raise invalid("sampling.max_tokens", "must be at least 1, got 0")
     elif options.max_tokens > room:
         raise out_of_range(
             "sampling.max_tokens",

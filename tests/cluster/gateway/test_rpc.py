@@ -37,7 +37,7 @@ BAD: list[tuple[dict[str, Any], grpc.StatusCode, str]] = [
     ({"text": "x", "sampling": {"temperature": -1.0}}, INVALID, "sampling.temperature"),
     ({"text": "x", "sampling": {"temperature": float("nan")}}, INVALID, "sampling.temperature"),
     ({"text": "x", "sampling": {"top_p": 1.5}}, INVALID, "sampling.top_p"),
-    ({"text": "x", "sampling": {"max_tokens": 0}}, RANGE, "sampling.max_tokens"),
+    ({"text": "x", "sampling": {"max_tokens": 0}}, INVALID, "sampling.max_tokens"),
     ({"text": "x", "sampling": {"max_tokens": 4_000_000_000}}, RANGE, "sampling.max_tokens"),
     ({"text": "x", "resume": {"ids": [1]}}, INVALID, "resume"),
     ({"text": "x", "speculation": {"drafters": ["d9"]}}, NOT_FOUND, "speculation.drafters[0]"),

@@ -39,7 +39,7 @@ WRONG: list[tuple[dict[str, Any], grpc.StatusCode, str]] = [
         INVALID,
         "sampling.logit_bias",
     ),
-    ({"max_tokens": 0}, RANGE, "sampling.max_tokens"),
+    ({"max_tokens": 0}, INVALID, "sampling.max_tokens"),
     ({"max_tokens": 41}, RANGE, "sampling.max_tokens"),
     ({"max_tokens": 2**32 - 1}, RANGE, "sampling.max_tokens"),
     ({"min_tokens": 5, "max_tokens": 4}, INVALID, "sampling.min_tokens"),
