@@ -55,6 +55,17 @@ REFUSED = [
     ("workers.models.replica=1", "workers.models: Additional property replica is not allowed"),
     ("workers.models.resources.limits=null", "workers.models.resources.limits: Invalid type"),
     ("head.resources.limits.memory=4GB", "head.resources.limits.memory"),
+    ("head.resources.requests.memory=5Gi", "head.resources requests 5Gi of memory, and limits it"),
+    (
+        "workers.models.resources.requests.cpu=2500m",
+        "workers.models.resources requests 2500m of cpu, and limits it to 2",
+    ),
+    (
+        "coordinator.serve.resources.requests.memory=1100000k",
+        "coordinator.serve.resources requests 1100000k of memory, and limits it to 1Gi",
+    ),
+    ("job.resources.requests.cpu=3,mode=train,train.args={demo}", "job.resources requests 3 of"),
+    ("ray.autoscaling.resources.requests.cpu=1", "ray.autoscaling.resources requests 1 of cpu"),
     ("coordinator.replicas=2", "coordinator: Additional property replicas is not allowed"),
     ("ray.version=2.60", "ray.version: Does not match pattern"),
     ("ray.auth.mode=disabled", "ray.auth: Additional property mode is not allowed"),

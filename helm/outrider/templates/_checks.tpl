@@ -5,7 +5,13 @@
 {{- fail (printf "the name %q is not one of at most 40 lower-case letters, digits and hyphens that begins with a letter: set fullnameOverride" $name) -}}
 {{- end -}}
 {{- $workers := include "outrider.workers" . | fromYaml -}}
+{{- include "outrider.checkResources" (list "head.resources" .Values.head.resources) -}}
+{{- include "outrider.checkResources" (list "coordinator.resources" .Values.coordinator.resources) -}}
+{{- include "outrider.checkResources" (list "coordinator.serve.resources" .Values.coordinator.serve.resources) -}}
+{{- include "outrider.checkResources" (list "job.resources" .Values.job.resources) -}}
+{{- include "outrider.checkResources" (list "ray.autoscaling.resources" .Values.ray.autoscaling.resources) -}}
 {{- range $group, $settings := $workers -}}
+{{- include "outrider.checkResources" (list (printf "workers.%s.resources" $group) $settings.resources) -}}
 {{- include "outrider.checkGroup" (dict "root" $ "group" $group "settings" $settings) -}}
 {{- end -}}
 {{- if ne .Values.mode "train" -}}
@@ -47,6 +53,28 @@
 {{- if and .Values.models.offline .Values.models.hubTokenSecret -}}
 {{- fail "models.hubTokenSecret is set, and models.offline forbids downloads" -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Kubernetes makes no pod that requests more than its limit. */}}
+{{- define "outrider.checkResources" -}}
+{{- $place := index . 0 -}}
+{{- $limits := (index . 1).limits -}}
+{{- range $kind, $request := (index . 1).requests -}}
+{{- if hasKey $limits $kind -}}
+{{- $limit := get $limits $kind -}}
+{{- if gt (include "outrider.quantity" $request | float64) (include "outrider.quantity" $limit | float64) -}}
+{{- fail (printf "%s requests %v of %s, and limits it to %v" $place $request $kind $limit) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A quantity as a number. */}}
+{{- define "outrider.quantity" -}}
+{{- $text := toString . -}}
+{{- $unit := regexFind "[A-Za-z]*$" $text -}}
+{{- $of := dict "" 1.0 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 -}}
+{{- mulf (trimSuffix $unit $text | float64) (get $of $unit) -}}
 {{- end -}}
 
 {{- define "outrider.checkGroup" -}}
