@@ -37,3 +37,34 @@ def test_client_and_command_line_import_without_the_serving_packages() -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert (done.returncode, done.stdout) == (0, "alone\n"), done.stderr
+
+
+HELP = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "yaml":
+            raise ModuleNotFoundError("yaml is blocked", name="yaml")
+        return None
+
+sys.meta_path.insert(0, Refuse())
+from outrider.client.cli import main
+sys.argv = ["outrider", "train", "--help"]
+main()
+"""
+
+
+def test_help_on_training_without_the_serving_packages() -> None:
+    """It is help, as of other commands, and says what the trainers need."""
+    done = subprocess.run(
+        [sys.executable, "-c", HELP],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Train models." in done.stdout
+    assert "pip install 'outrider[serve]'" in done.stderr

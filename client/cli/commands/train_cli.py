@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from enum import StrEnum
@@ -16,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from outrider.client.cli.shared import flags
-from outrider.client.cli.shared.exits import CommandFailure, ExitCode
+from outrider.client.cli.shared.exits import CommandFailure, ExitCode, failure_of
 from outrider.client.cli.shared.printing import print_json
 
 
@@ -41,9 +42,20 @@ class TrainerCommands(TyperGroup):
 
     # Click is typer's own in some versions, and has no name here that fits all.
     def list_commands(self, ctx: Any) -> list[str]:
-        """Their names."""
-        names: list[str] = self._made.list_commands(ctx)
+        """Their names; none where a package that they need is missing."""
+        try:
+            names: list[str] = self._made.list_commands(ctx)
+        except ModuleNotFoundError:
+            return []
         return names
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """See `TyperGroup`; says why no trainer is listed, if none is."""
+        super().format_help(ctx, formatter)
+        try:
+            self._made.list_commands(ctx)
+        except ModuleNotFoundError as error:
+            print(f"no trainer is listed: {failure_of(error).message}", file=sys.stderr)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The one with this name; None: there is none."""
