@@ -12,6 +12,7 @@ import os
 import pickle
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,9 +79,7 @@ def run_shards(
         False  # whoever watches has one already
     )
     filesystem, path = remote(job.source)
-    if not is_remote(job.destination):
-        # Ray's workers are in another folder.
-        job = replace(job, destination=str(local_path(job.destination).absolute()))
+    job = _anywhere(job)
     each = replace(settings, concurrency=math.ceil(settings.concurrency / job.shards))
     lines = ray.data.read_datasource(
         Lines(path, filesystem=filesystem),
@@ -97,6 +96,19 @@ def run_shards(
         if row["error"]:
             raise pickle.loads(row["error"])
         on_written(Written(is_ok=bool(row["is_ok"]), tokens=int(row["tokens"])))
+
+
+def _anywhere(job: Job) -> Job:
+    """The same job for Ray's workers, which are in another folder."""
+    destination, tls, token = job.destination, job.tls, job.token
+    if not is_remote(destination):
+        destination = str(local_path(destination).absolute())
+    if tls is not None:
+        ca, cert, key = (file and Path(file).absolute() for file in (tls.ca, tls.cert, tls.key))
+        tls = replace(tls, ca=ca, cert=cert, key=key)
+    if isinstance(token, Path):
+        token = token.absolute()
+    return replace(job, destination=destination, tls=tls, token=token)
 
 
 class Lines(FileBasedDatasource):

@@ -88,9 +88,9 @@ def test_shards_go_on_where_a_run_has_ended(fake: FakeService, tmp_path: Path) -
     parts.mkdir()
     (parts / "part.jsonl").write_bytes(b"".join(lines[10:30]))
     asked = len(fake.requests)
-    done = run(
-        tmp_path, source.name, out.name, *command, "--shards", "2", "--summary", str(summary)
-    )
+    (tmp_path / "token").write_text("of-mine\n")
+    sharded = ("--shards", "2", "--summary", str(summary), "--token-file", "token")
+    done = run(tmp_path, source.name, out.name, *command, *sharded)
     assert f"31 of {NUM_LINES} records" in done.stdout, done.stderr
     assert done.returncode == 1, done.stderr
     told = {line["id"]: (line["custom_id"], line["error"]) for line in read(out)}
