@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -35,6 +36,7 @@ def room_for(
     model: nn.Module | None = None,
     dtype: torch.dtype = torch.float32,
     folder: Path | None = None,
+    row_bytes: int | None = None,
 ) -> CacheRoom:
     """Slots and context by settings, model and memory.
 
@@ -46,6 +48,7 @@ def room_for(
         model: The loaded model on its device; None: it is still to be loaded.
         dtype: Type it will have; a loaded one has its own.
         folder: Where the files of a model that is to be loaded lie; None: their size is not known, and not counted.
+        row_bytes: Keys and values of one token in all layers; None: what the configuration tells.
 
     Raises:
         ValueError: What is set does not fit the model or the memory, or the model does not fit at all.
@@ -63,6 +66,8 @@ def room_for(
         itemsize=dtype.itemsize,
         weight_bytes=weight_bytes,
     )
+    if row_bytes is not None:
+        facts = replace(facts, row_bytes=row_bytes)
     return choose_room(
         facts,
         device_memory(device, share=settings.gpu_share),

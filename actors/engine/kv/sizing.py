@@ -83,6 +83,9 @@ class CacheRoom:
     needed: int
     """Bytes of everything: weights not loaded yet, slots, and a pass."""
 
+    row_bytes: int
+    """Keys and values of one token in all layers, as they were counted."""
+
     reason: str
     """For the log."""
 
@@ -199,7 +202,13 @@ def _both(costs: _Costs, budget: int) -> tuple[int, int]:
 
 def _room(costs: _Costs, num_slots: int, context: int, reason: str) -> CacheRoom:
     needed = costs.fixed + costs.slots(num_slots, context)
-    return CacheRoom(num_slots=num_slots, max_context=context, needed=needed, reason=reason)
+    return CacheRoom(
+        num_slots=num_slots,
+        max_context=context,
+        needed=needed,
+        row_bytes=costs.facts.row_bytes,
+        reason=reason,
+    )
 
 
 def _why(costs: _Costs, context: int, memory: Memory) -> str:

@@ -38,6 +38,12 @@ class Planes:
     """As the keys."""
 
 
+def row_bytes(shapes: Sequence[tuple[PlaneShape, PlaneShape]], dtype: torch.dtype) -> int:
+    """Of the keys and values of one token in all layers."""
+    planes = itertools.chain.from_iterable(shapes)
+    return sum(plane.num_heads * plane.head_dim * dtype.itemsize for plane in planes)
+
+
 class Storage:
     """Preallocated keys and values.
 
@@ -89,9 +95,7 @@ class Storage:
         self._key_numbers, self._value_numbers = numbers[0::2], numbers[1::2]
         """Of each layer: its plane among those of all groups, one group behind another."""
 
-        self.row_bytes = sum(
-            plane.num_heads * plane.head_dim * dtype.itemsize for plane, _ in places
-        )
+        self.row_bytes = row_bytes(shapes, dtype)
         """Of a row of a slot: keys and values of all layers."""
 
         tensors = [plane for group in self._groups for plane in group.unbind()]

@@ -28,7 +28,7 @@ from outrider.actors.engine.graphs.static_pass import StaticPasses
 from outrider.actors.engine.kv.added_rows import packed
 from outrider.actors.engine.kv.moved_rows import moved_rows
 from outrider.actors.engine.kv.slots import SlotTable
-from outrider.actors.engine.kv.storage import Storage
+from outrider.actors.engine.kv.storage import Storage, row_bytes
 from outrider.actors.engine.models.llama_forward import MAX_ERROR, LlamaForward
 from outrider.actors.engine.models.llama_weights import LlamaWeights, llama_weights
 from outrider.actors.engine.models.module_forward import ModuleForward
@@ -73,16 +73,28 @@ class TransformersEngine:
         model.train(False)
         self._model = model
         check_config(model.config, name=name)
-        self.room = room = room_for(
-            model.config, settings, model=model, device=model.device, name=name
-        )
-        """Slots and context, what they take, and why so many."""
-        num_slots, max_context = room.num_slots, room.max_context
+        room = room_for(model.config, settings, model=model, device=model.device, name=name)
         with torch.inference_mode():
             vocab_size = text_config(model.config).vocab_size
-            tree = probe_tree(vocab_size, max_context=max_context, max_scratch=settings.max_scratch)
-            reference = reference_of(model, tree, name=name)
-            demands = record_demands(model, name=name, max_context=max_context)
+            while True:
+                max_context, max_scratch = room.max_context, settings.max_scratch
+                tree = probe_tree(vocab_size, max_context=max_context, max_scratch=max_scratch)
+                reference = reference_of(model, tree, name=name)
+                demands = record_demands(model, name=name, max_context=max_context)
+                shapes = [(each.keys, each.values) for each in demands]
+                if (kept := row_bytes(shapes, model.dtype)) == room.row_bytes:
+                    break
+                # No configuration need say what the layers keep.
+                room = room_for(
+                    *(model.config, settings),
+                    model=model,
+                    device=model.device,
+                    name=name,
+                    row_bytes=kept,
+                )
+            self.room = room
+            """Slots and context, what they take, and why so many."""
+            num_slots = room.num_slots
             self._windows = [each.window for each in demands]
             self._spec = ModelSpec(
                 name=name,
@@ -96,7 +108,6 @@ class TransformersEngine:
                 width=text_config(model.config).hidden_size,
                 is_recorded=settings.cuda_graphs != "off",
             )
-            shapes = [(each.keys, each.values) for each in demands]
             capacity = max_context + settings.max_scratch
             self._table = SlotTable(
                 num_slots=num_slots,

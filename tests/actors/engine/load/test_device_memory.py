@@ -12,6 +12,7 @@ from outrider.actors.engine.checkpoint import room as module
 from outrider.actors.engine.checkpoint.model_facts import memory_facts
 from outrider.actors.engine.checkpoint.room import device_memory
 from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.kv.sizing import USUAL_SLOTS, Memory
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
 
 CPU = torch.device("cpu")
@@ -46,3 +47,16 @@ def test_a_row_takes_what_the_configuration_tells(name: str) -> None:
     engine = TransformersEngine(model, settings, name=name, fingerprint="none")
     facts = memory_facts(model.config, max_context=16, itemsize=4, weight_bytes=0)
     assert facts.row_bytes == engine.storage.row_bytes
+
+
+def test_slots_are_counted_by_what_layers_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No configuration says that sliding layers of this family have twice the heads: its slots still stay in the memory there is."""
+    model = model_of("mimo_v2_flash")
+    room = 330_000
+    weights = sum(each.nbytes for each in [*model.parameters(), *model.buffers()])
+    memory = Memory(total=weights + room, name="a device", is_lazy=False)
+    monkeypatch.setattr(module, "device_memory", lambda device, share: memory)
+    settings = EngineSettings(model="m", max_context=32, max_scratch=1)
+    engine = TransformersEngine(model, settings, name="m", fingerprint="none")
+    assert 1 < engine.room.num_slots < USUAL_SLOTS
+    assert engine.room.num_slots * (32 + 1) * engine.storage.row_bytes <= room
