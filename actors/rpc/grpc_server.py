@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 import grpc
@@ -56,7 +57,11 @@ def internal_channel(
     """
     tls = credentials.tls
     # gRPC shares connections among channels to one address. With TLS it would keep those of an older certificate, too.
-    options: tuple[tuple[str, int | str], ...] = CHANNEL_OPTIONS
+    options: tuple[tuple[str, int | str], ...] = (
+        *CHANNEL_OPTIONS,
+        # Actors are no sites beyond a firewall, for which `http_proxy` is set; who means them sets `grpc_proxy`.
+        ("grpc.enable_http_proxy", int("grpc_proxy" in os.environ)),
+    )
     if tls is not None or not is_shared:
         options = (*options, ("grpc.use_local_subchannel_pool", 1))
     if tls is None:

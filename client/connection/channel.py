@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from ipaddress import ip_address
 
 from outrider.client.connection.errors import InvalidRequest
 from outrider.client.connection.wanted import shown, wrong
@@ -47,10 +49,11 @@ def parse_addresses(addresses: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_parse_address(part.strip()) for part in parts))
 
 
-def channel_options(connect_timeout_s: float) -> list[tuple[str, int]]:
-    """The options of each channel.
+def channel_options(address: str, connect_timeout_s: float) -> list[tuple[str, int]]:
+    """The options of a channel.
 
     Args:
+        address: Where to, as `parse_addresses` gives it.
         connect_timeout_s: Time for one attempt to connect; an attempt that takes longer counts as refused.
     """
     return [
@@ -66,7 +69,18 @@ def channel_options(connect_timeout_s: float) -> list[tuple[str, int]]:
         ("grpc.use_local_subchannel_pool", 1),
         # Retries are decided in `retry.py` alone.
         ("grpc.enable_retries", 0),
+        # No proxy leads to this machine, though `http_proxy` is set for others; who means it sets `grpc_proxy`.
+        ("grpc.enable_http_proxy", int(not _is_here(address) or "grpc_proxy" in os.environ)),
     ]
+
+
+def _is_here(address: str) -> bool:
+    """Whether an address is one of this machine alone."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _parse_address(address: str) -> str:

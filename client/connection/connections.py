@@ -53,7 +53,7 @@ class Connections:
         self.waits = waits
         """How whoever uses the connections waits."""
         self._access = access
-        self._options = channel_options(connect_timeout_s)
+        self._connect_timeout_s = connect_timeout_s
         self._lock = threading.Lock()
         self._channels: dict[Key, grpc.aio.Channel] = {}
         self._running = _Running()
@@ -81,7 +81,8 @@ class Connections:
         key = (self.waits.loop(), address, self._access.versions())
         with self._lock:
             if key not in self._channels:
-                made = self.waits.channel(self._access, address, self._options)
+                options = channel_options(address, self._connect_timeout_s)
+                made = self.waits.channel(self._access, address, options)
                 kept = {
                     k: c for k, c in self._channels.items() if k[0] is None or not k[0].is_closed()
                 }

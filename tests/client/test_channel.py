@@ -1,11 +1,16 @@
-"""Reading addresses."""
+"""Reading addresses, and the way to them."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from outrider.client import NO_RETRY, Client, InvalidRequest, Unavailable
 from outrider.client.connection.channel import parse_addresses
-from outrider.client.connection.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from tests.client.conftest import FakeService
 
 
 @pytest.mark.parametrize(
@@ -54,3 +59,20 @@ def test_no_address() -> None:
     """An empty list is refused."""
     with pytest.raises(InvalidRequest):
         parse_addresses([])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_proxy_for_other_machines(
+    host: str, fake: FakeService, closed_port: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service on this machine is reached without it, unless it is one for gRPC alone."""
+    for name in ("no_proxy", "no_grpc_proxy", "grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", f"http://{closed_port}")
+    monkeypatch.setenv("https_proxy", f"http://{closed_port}")
+    address = f"{host}:{fake.address.rpartition(':')[2]}"
+    with Client(address, retry=NO_RETRY) as client:
+        assert client.status().version == "0.0.fake"
+    monkeypatch.setenv("grpc_proxy", f"http://{closed_port}")
+    with Client(address, retry=NO_RETRY) as client, pytest.raises(Unavailable):
+        client.status()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -58,3 +59,27 @@ def test_the_address_told_to_others() -> None:
     """The host told, or the one that is listened on."""
     assert grpc_server.advertised("0.0.0.0:0", "10.0.0.7", 99) == "10.0.0.7:99"
     assert grpc_server.advertised("127.0.0.1:0", None, 99) == "127.0.0.1:99"
+
+
+async def test_a_proxy_for_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands in the way of no actor; one for gRPC alone is meant."""
+    for name in ("no_proxy", "no_grpc_proxy", "grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    server = grpc_server.internal_server()
+    await grpc_server.serve_health(server)
+    port = grpc_server.bind(server, "127.0.0.1:0")
+    await server.start()
+
+    async def ask() -> None:
+        channel = grpc_server.internal_channel(f"127.0.0.1:{port}", is_shared=False)
+        async with channel:
+            stub: Any = health_pb2_grpc.HealthStub(channel)  # its stubs lack the method
+            await stub.Check(health_pb2.HealthCheckRequest(), timeout=60)
+
+    await ask()
+    monkeypatch.setenv("grpc_proxy", "http://127.0.0.1:9")
+    with pytest.raises(grpc.aio.AioRpcError, match="UNAVAILABLE"):
+        await ask()
+    await server.stop(None)
