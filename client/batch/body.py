@@ -266,7 +266,11 @@ def place_of(field: str | None) -> str | None:
         # A name that the contract does not list.
         ("speculation.verifier_name", "body.outrider.verifier"),
         ("speculation.", "body.outrider."),
+        ("text", "body.prompt"),
+        ("tokens.ids", "body.prompt"),
         ("tokens", "body.prompt"),
+        ("chat.messages", "body.messages"),
+        ("chat", "body.messages"),
     ):
         if field.startswith(prefix):
             return place + field.removeprefix(prefix)

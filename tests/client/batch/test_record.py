@@ -121,6 +121,10 @@ def test_everything_of_speculation_can_be_asked_for() -> None:
         ("speculation.verifier_options", "body.outrider.verifier_options"),
         ("speculation.verifier_name", "body.outrider.verifier"),
         ("tokens[3]", "body.prompt[3]"),
+        ("tokens.ids[3]", "body.prompt[3]"),
+        ("text", "body.prompt"),
+        ("chat", "body.messages"),
+        ("chat.messages[2].role", "body.messages[2].role"),
         (None, None),
     ],
 )
