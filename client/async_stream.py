@@ -49,6 +49,8 @@ class AsyncGenerationStream:
         self._address = ""
         self._call: grpc.aio.UnaryStreamCall[GenerateRequest, GenerateResponse] | None = None
         self._closed = connections.waits.flag()
+        self._is_cut = False
+        """Closed by its client, and nobody has been told yet."""
         self._turn = threading.Lock()
         """Held by whoever reads, which may be a thread or a task. Nobody waits for it."""
 
@@ -73,6 +75,11 @@ class AsyncGenerationStream:
         if self._call is not None:
             self._call.cancel()
 
+    def cut(self) -> None:
+        """As `cancel`, for a client that closes: whoever asks for the next event gets `Cancelled`, unless all have come."""
+        self._is_cut = not self._closed.is_set()
+        self.cancel()
+
     async def aclose(self) -> None:
         """As `cancel`."""
         self.cancel()
@@ -93,7 +100,10 @@ class AsyncGenerationStream:
 
     async def __anext__(self) -> Event:
         if self._closed.is_set():
-            raise StopAsyncIteration
+            is_told, self._is_cut = not self._is_cut, False
+            if is_told or self._progress.is_complete:
+                raise StopAsyncIteration
+            raise self._cancelled()
         if not self._turn.acquire(blocking=False):
             raise InvalidRequest(
                 "this stream is being read already; events go to one thread or task, which may pass them on",
@@ -103,6 +113,7 @@ class AsyncGenerationStream:
             event = await self._next_event()
         except BaseException:
             self.cancel()
+            self._is_cut = False
             raise
         finally:
             self._turn.release()

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class RunningCalls(Protocol):
     """A call that opens itself again when it breaks, and so must be told when its client closes."""
 
-    def cancel(self) -> None:
-        """Ends it."""
+    def cut(self) -> None:
+        """Ends it; whoever reads from it is told."""
 
 
 Loop = asyncio.AbstractEventLoop | None
@@ -132,6 +132,6 @@ def _end_here(calls: Iterable[RunningCalls], channels: Iterable[grpc.aio.Channel
 async def _end(calls: Iterable[RunningCalls], channels: Iterable[grpc.aio.Channel]) -> None:
     """Cancels calls and closes channels."""
     for call in calls:
-        call.cancel()
+        call.cut()
     for channel in channels:
         await channel.close()

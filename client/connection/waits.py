@@ -160,24 +160,51 @@ class _BlockingChannel:
 
     def __init__(self, channel: Any) -> None:
         self._channel = channel
+        self._is_closed = False
 
     def unary_unary(self, *args: Any, **kwargs: Any) -> Callable[..., Awaitable[Any]]:
         """See `grpc.aio.Channel`."""
         call = self._channel.unary_unary(*args, **kwargs)
 
         async def ask(*given: Any, **options: Any) -> Any:
-            return undisturbed(call, *given, **options)
+            return self._called(call, *given, **options)
 
         return ask
 
     def unary_stream(self, *args: Any, **kwargs: Any) -> Callable[..., _BlockingRead]:
         """See `grpc.aio.Channel`."""
         call = self._channel.unary_stream(*args, **kwargs)
-        return lambda *given, **options: _BlockingRead(undisturbed(call, *given, **options))
+        return lambda *given, **options: _BlockingRead(self._called(call, *given, **options))
 
     async def close(self) -> None:
         """See `grpc.aio.Channel`."""
+        self._is_closed = True
         undisturbed(self._channel.close)
+
+    def _called(self, call: Callable[..., Any], *given: Any, **options: Any) -> Any:
+        """What a call gives, or begins."""
+        try:
+            return undisturbed(call, *given, **options)
+        except ValueError:
+            if self._is_closed:
+                raise _ChannelClosed from None
+            raise
+
+
+class _ChannelClosed(grpc.RpcError):
+    """Another thread has closed the channel before the call began: the call is cancelled, as one that had begun would be."""
+
+    def code(self) -> grpc.StatusCode:
+        """See `grpc.Call`."""
+        return grpc.StatusCode.CANCELLED
+
+    def details(self) -> str:
+        """See `grpc.Call`."""
+        return "the client was closed"
+
+    def trailing_metadata(self) -> tuple[()]:
+        """See `grpc.Call`."""
+        return ()
 
 
 class _BlockingRead:

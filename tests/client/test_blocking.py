@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import grpc
@@ -207,6 +208,51 @@ def test_closing_the_client_cancels(fake: FakeService) -> None:
     timer.join(60)
     client.close()
     assert fake.ended.wait(60)
+
+
+def test_closing_the_client_between_two_events(fake: FakeService) -> None:
+    """Whoever asks for the next one gets Cancelled: a text that is cut does not look whole. One that is whole is."""
+    client = Client(fake.address)
+    stream = client.stream("hello")
+    next(stream)
+    client.close()
+    with pytest.raises(Cancelled):
+        next(stream)
+    assert list(stream) == []
+    whole = client.stream("hello")
+    while not isinstance(next(whole), Completion):
+        pass
+    client.close()
+    assert list(whole) == []
+
+
+def test_closing_amid_the_calls_of_other_threads(fake: FakeService) -> None:
+    """Each is answered or cancelled, wherever it is when the client is closed: none fails in another way."""
+    is_over = threading.Event()
+    failures: set[str] = set()
+    client = Client(fake.address, retry=QUICK)
+
+    def call(one: Callable[[], object]) -> None:
+        while not is_over.is_set():
+            try:
+                one()
+            except Cancelled:
+                pass
+            except Exception as error:  # noqa: BLE001 - told by the test
+                failures.add(repr(error))
+
+    calls = [client.status, lambda: client.generate("hello")] * 3
+    threads = [threading.Thread(target=call, args=(one,)) for one in calls]
+    for thread in threads:
+        thread.start()
+    for _ in range(1000):
+        client.close()
+        time.sleep(0.001)
+    is_over.set()
+    for thread in threads:
+        thread.join(60)
+    client.close()
+    assert failures == set()
 
 
 def test_a_stream_outlives_the_name_of_its_client(fake: FakeService) -> None:
