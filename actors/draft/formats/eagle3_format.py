@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from outrider.actors.draft.checkpoints.block_fields import MOST_CONTEXT
+from outrider.actors.draft.checkpoints.block_fields import BIASED, MOST_CONTEXT
 from outrider.actors.draft.checkpoints.checkpoint_format import (
     Checkpoint,
     CheckpointFormat,
@@ -132,7 +132,10 @@ def _translation(
         )
     is_reduced = num != vocab_size
     has_norms = f"{prefix}.self_attn.q_norm.weight" in shapes
+    # Trainers copy the field from the target, whatever their own nets have.
     has_biases = truth(layers, "attention_bias")
+    if kind_of(checkpoint) is None:
+        has_biases = any(f"{prefix}.{part}.bias" in shapes for part in BIASED)
     flags = {**norms_of(config), "fuses": fuses(config)}
     tensors = {"norm.weight": "norm.weight"}
     if flags["fuses"]:

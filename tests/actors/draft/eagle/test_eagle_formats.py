@@ -205,6 +205,21 @@ def test_norms_that_stand_in_eagle_config(tmp_path: Path, name: str) -> None:
     same(drafted(net, features), law(weights, states[-2:]))
 
 
+@pytest.mark.parametrize("is_said", [False, True])
+@pytest.mark.parametrize("has_biases", [False, True])
+def test_biases_are_told_by_tensors(tmp_path: Path, is_said: bool, has_biases: bool) -> None:
+    """SpecForge copies `attention_bias` from the target, and its nets have none; other nets have some, and copy it from one that has none."""
+    target, embedding, _ = plain.target_folder(tmp_path / "t", num_hidden_layers=12)
+    draw = plain.numbers(3)
+    weights = eagle_weights(draw, "midlayer", taps=3, rows=VOCAB)
+    weights |= plain.layer_weights(draw, "midlayer", reads=2, norms=False, biases=has_biases)
+    config = {**LLAMA, "architectures": ["LlamaForCausalLMEagle3"], "attention_bias": is_said}
+    net = load_eagle(plain.write(tmp_path / "e", config, weights), target=str(target))
+    features = plain.numbers(9)(4, 3, WIDTH, size=1.0)
+    states = eagle(weights, "midlayer", embedding, features.flatten(1) @ weights["fc.weight"].T)
+    same(drafted(net, features), law(weights, states[-2:]))
+
+
 def test_eagle3_that_reads_one_state(tmp_path: Path) -> None:
     """That of the target's own head, as it is, as in NVIDIA's files for short contexts."""
     target, embedding, _ = plain.target_folder(tmp_path / "t")
