@@ -14,8 +14,11 @@ FULL, SLIDING = "full_attention", "sliding_attention"
 MOST_COUNTED = 1_024
 """Layers, slots of a block and tokens in a row, at most: no size of a tensor bounds them."""
 
-ROTATIONS = ("default", "linear", "llama3", "yarn")
+ROTATIONS = ("default", "mrope", "linear", "llama3", "yarn")
 """Kinds of rotary positions that our nets compute."""
+
+PLAIN = ("default", "mrope")
+"""Kinds that turn every pair at its plain speed: pairs of the second kind go by one of three positions, and in a text all three are the same."""
 
 ROTATION_FIELDS = (
     "factor",
@@ -205,7 +208,7 @@ def rotation_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     if share not in (None, 1, 1.0):
         raise UnfitCheckpoint(f"partial_rotary_factor is {share}; heads are rotated whole here")
     scaling: dict[str, Any] = {}
-    if kind != "default":
+    if kind not in PLAIN:
         scaling = {name: given[name] for name in ROTATION_FIELDS if given.get(name) is not None}
         # A gain of 0 is none.
         scaling = {name: one for name, one in scaling.items() if one != 0 or name not in GAINS}

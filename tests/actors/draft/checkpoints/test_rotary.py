@@ -43,3 +43,11 @@ def test_speeds_are_those_of_transformers(scaling: dict[str, Any], is_new: bool)
     found, found_gain = frequencies(32, fields["rope_theta"], fields["rope_scaling"])
     torch.testing.assert_close(found.float(), expected, rtol=1e-5, atol=0.0)
     assert found_gain == pytest.approx(gain)
+
+
+@pytest.mark.parametrize("name", ["type", "rope_type"])
+def test_three_positions_of_a_text_are_one(name: str) -> None:
+    """`mrope`, as files for targets that see have it, turns the tokens of a text as if there were no such thing."""
+    scaling = {name: "mrope", "mrope_section": [4, 6, 6]}
+    plain = {"rope_theta": 50_000.0}
+    assert rotation_fields({**plain, "rope_scaling": scaling}) == rotation_fields(plain)
