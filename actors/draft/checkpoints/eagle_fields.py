@@ -14,12 +14,15 @@ AFTER_NORM = "return_hidden_post_norm"
 """In `eagle_config`: what `norm_output` is beside it."""
 
 NORMS = ("norm_before_fc", "fc_norm", "norm_before_residual", "norm_output")
+EACH_TAP = "use_aux_norm"
+"""What `fc_norm` was called before."""
 
 FIELDS = (
     TAPS,
     AUXILIARY,
     AFTER_NORM,
     *NORMS,
+    EACH_TAP,
     "use_input_layernorm_in_first_layer",
     "use_last_layernorm",
     "use_mtp_layernorm",
@@ -91,7 +94,7 @@ def norms_of(config: Mapping[str, Any]) -> dict[str, bool]:
     before_fc, each_tap, before_residual, output = (truth(both, name) for name in NORMS)
     return {
         "norm_before_fc": before_fc,
-        "norm_each_tap": each_tap,
+        "norm_each_tap": each_tap or truth(both, EACH_TAP),
         "norm_before_residual": before_residual,
         "norm_output": output or truth(own, AFTER_NORM),
     }

@@ -28,6 +28,7 @@ LAYER: Mapping[str, tuple[str, ...]] = {
     "hidden_norm.weight": ("width",),
     "norm.weight": ("width",),
     "fc.weight": ("width", "fused"),
+    "fc.bias": ("width",),
 }
 """Sizes of what the nets of EAGLE-3 and of blocks have in common, by our names without numbers."""
 

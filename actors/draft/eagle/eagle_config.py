@@ -69,6 +69,9 @@ class EagleConfig(NetShape):
     fuses: bool = True
     """Whether `fc` fuses the tapped states. If not, those of a single tap are read as they are."""
 
+    fc_bias: bool = False
+    """Whether `fc` has a bias."""
+
     norm_before_fc: bool = False
     """Whether the states side by side are normed before they are fused."""
 
@@ -90,6 +93,9 @@ class EagleConfig(NetShape):
 
     has_biases: bool = False
     """Whether the maps of attention have biases."""
+
+    logit_scale: float = 1.0
+    """What the head's logits are multiplied by."""
 
     rope_theta: float = 10_000.0
 

@@ -27,7 +27,7 @@ H heads, K key heads of h numbers, M inner, v ids proposed, V the target's:
 
 and, where the configuration says so: `lm_head.weight` [v, D] (`owns_head`), `embed_tokens.weight` [V, D] (`owns_embedding`), `d2t` [v] int64
 (`num_drafted`: id i of the net is id i + d2t[i] of the target; theirs has `t2d` too, which follows from it), `midlayer.self_attn.{q,k}_norm.weight` [h]
-(`has_head_norms`), `input_norm.weight` [n d] (`norm_before_fc`), `fc_norm.{0,1,..}.weight` [d] (`norm_each_tap`), no `fc` (`fuses: false`), and of ours `reuse_in.weight` [r, 3 D],
+(`has_head_norms`), `input_norm.weight` [n d] (`norm_before_fc`), `fc_norm.{0,1,..}.weight` [d] (`norm_each_tap`), `fc.bias` [D] (`fc_bias`), no `fc` (`fuses: false`), and of ours `reuse_in.weight` [r, 3 D],
 `reuse_out.weight` [D, r] (`reuse_rank`), `midlayer.input_proj.weight` [D, 2 D] and `midlayer.attention_layernorm.weight` [D] (`projects`, and no `fc`).
 """
 
@@ -143,7 +143,7 @@ class EagleNet(nn.Module):
             nn.RMSNorm(config.target_width, config.eps)
             for _ in range(len(config.taps) if config.norm_each_tap else 0)
         )
-        self.fc = nn.Linear(read, width, bias=False) if config.has_fc else None
+        self.fc = nn.Linear(read, width, bias=config.fc_bias) if config.has_fc else None
         self.midlayer = EagleLayer(config)
         self.norm = nn.RMSNorm(width, config.eps)
         self.embed_tokens = (
@@ -233,7 +233,7 @@ class EagleNet(nn.Module):
 
     def logits_of_normed(self, rows: Tensor) -> Tensor:
         """As `logits`, of normed states."""
-        drafted, ids = F.linear(rows, self.head()), self.drafted_ids
+        drafted, ids = F.linear(rows, self.head()) * self.config.logit_scale, self.drafted_ids
         if ids is None:
             return drafted
         every = drafted.new_full((*drafted.shape[:-1], self.config.vocab_size), -torch.inf)

@@ -27,6 +27,7 @@ from outrider.actors.draft.checkpoints.eagle_fields import (
 from outrider.actors.draft.checkpoints.layer_fields import (
     count,
     layer_fields,
+    number,
     truth,
     unread,
     whole,
@@ -44,6 +45,9 @@ from outrider.actors.draft.checkpoints.single_layer import layer_tensors
 DEEPSPEC = "Qwen3Eagle3Model"
 STEPS = 7
 """Tokens in a row that the authors' code trains for."""
+
+OUTER = "model."
+"""What names of the net's own tensors may begin with, which SGLang reads with and without it."""
 
 LIBRARY_STEPS = 3
 """Likewise the library's, where its files do not say."""
@@ -73,7 +77,8 @@ def _eagle3(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
         layers, counted = named_layers(config)
         taps, taken = taps_of(layers, target)
         notes = (*taken, *counted, *notes)
-    prefix = "midlayer" if _has(checkpoint, "midlayer.") else "layers.0"
+    is_mid = any(name.removeprefix(OUTER).startswith("midlayer.") for name in checkpoint.shapes)
+    prefix = "midlayer" if is_mid else "layers.0"
     return _translation(
         checkpoint, config, target, taps=taps, num_steps=STEPS, prefix=prefix, notes=notes
     )
@@ -122,8 +127,10 @@ def _translation(
 ) -> Translation:
     config, shapes = checkpoint.config, checkpoint.shapes
     fields = layer_fields(layers)
-    if (number := fields.pop("num_layers")) != 1:
-        raise UnfitCheckpoint(f"it has {number} layers; EAGLE-3 nets of one run here")
+    if (layers_there := fields.pop("num_layers")) != 1:
+        raise UnfitCheckpoint(
+            f"it has {layers_there} layers (num_hidden_layers); EAGLE-3 nets of one run here"
+        )
     vocab_size = whole(layers, "vocab_size")
     num = whole(config, "draft_vocab_size", vocab_size)
     if not 1 <= num <= vocab_size:
@@ -131,15 +138,19 @@ def _translation(
             f"draft_vocab_size is {num}; it must be 1 to {vocab_size}, the target's token ids"
         )
     is_reduced = num != vocab_size
-    has_norms = f"{prefix}.self_attn.q_norm.weight" in shapes
+    names = {name.removeprefix(OUTER): name for name in shapes}
+    has_norms = f"{prefix}.self_attn.q_norm.weight" in names
     # Trainers copy the field from the target, whatever their own nets have.
     has_biases = truth(layers, "attention_bias")
     if kind_of(checkpoint) is None:
-        has_biases = any(f"{prefix}.{part}.bias" in shapes for part in BIASED)
-    flags = {**norms_of(config), "fuses": fuses(config)}
+        has_biases = any(f"{prefix}.{part}.bias" in names for part in BIASED)
+    is_fused = fuses(config)
+    flags = {**norms_of(config), "fuses": is_fused, "fc_bias": is_fused and "fc.bias" in names}
     tensors = {"norm.weight": "norm.weight"}
-    if flags["fuses"]:
+    if is_fused:
         tensors["fc.weight"] = "fc.weight"
+    if flags["fc_bias"]:
+        tensors["fc.bias"] = "fc.bias"
     tensors |= layer_tensors(prefix, has_norms=has_norms, has_biases=has_biases)
     tensors["midlayer.hidden_norm.weight"] = f"{prefix}.hidden_norm.weight"
     if flags["norm_before_fc"]:
@@ -147,10 +158,11 @@ def _translation(
     if flags["norm_each_tap"]:
         tensors |= {name: name for name in (f"fc_norm.{n}.weight" for n in range(len(taps)))}
     own = {kind: f"{kind}.weight" for kind in ("embed_tokens", "lm_head")}
-    own = {kind: name for kind, name in own.items() if name in shapes}
+    own = {kind: name for kind, name in own.items() if name in names}
     tensors |= {name: name for name in own.values()}
     if is_reduced:
         tensors["d2t"] = "d2t"
+    tensors = {ours: names.get(theirs, theirs) for ours, theirs in tensors.items()}
     aside = unused(checkpoint)
     if not is_reduced:
         tables = (name for name in ("d2t", "t2d") if name in shapes)
@@ -173,6 +185,7 @@ def _translation(
             "owns_head": "lm_head" in own,
             "has_head_norms": has_norms,
             "has_biases": has_biases,
+            "logit_scale": number(config, "logit_scale", 1.0),
             "eos_token_ids": list(target.eos_token_ids) if target is not None else [],
         },
         tensors=tensors,
@@ -181,10 +194,6 @@ def _translation(
         ignored=aside,
         notes=notes,
     )
-
-
-def _has(checkpoint: Checkpoint, prefix: str) -> bool:
-    return any(name.startswith(prefix) for name in checkpoint.shapes)
 
 
 SPECS = (

@@ -220,6 +220,27 @@ def test_biases_are_told_by_tensors(tmp_path: Path, is_said: bool, has_biases: b
     same(drafted(net, features), law(weights, states[-2:]))
 
 
+@pytest.mark.parametrize("outer", ["", "model."])
+def test_what_serving_engines_read_besides(tmp_path: Path, outer: str) -> None:
+    """A bias of `fc`, the former name of `fc_norm`, a scale of the logits, and names that begin with `model.`, all of which SGLang or vLLM reads."""
+    target, embedding, _ = plain.target_folder(tmp_path / "t", num_hidden_layers=12)
+    draw = plain.numbers(3)
+    weights = eagle_weights(draw, "layers.0", taps=3, rows=len(DRAFTED))
+    weights |= {f"fc_norm.{n}.weight": draw(WIDTH) for n in range(3)}
+    weights |= {"fc.bias": draw(WIDTH), "embed_tokens.weight": embedding + 1.0}
+    outside = {"lm_head.weight": weights["lm_head.weight"], "d2t": plain.offsets(DRAFTED)}
+    stored = {outer + name: value for name, value in weights.items() if name not in outside}
+    config = {**LLAMA, "architectures": ["LlamaForCausalLMEagle3"], "bias": True}
+    config |= {"use_aux_norm": True, "logit_scale": 0.5, "draft_vocab_size": len(DRAFTED)}
+    folder = plain.write(tmp_path / "e", config, {**stored, **outside})
+    net = load_eagle(folder, target=str(target))
+    features = plain.numbers(9)(4, 3, WIDTH, size=1.0)
+    normed = [plain.normed(features[:, n], weights[f"fc_norm.{n}.weight"]) for n in range(3)]
+    fused = torch.cat(normed, dim=1) @ weights["fc.weight"].T + weights["fc.bias"]
+    states = eagle(weights, "layers.0", embedding + 1.0, fused)
+    same(drafted(net, features), 0.5 * law(weights, states[-2:], DRAFTED))
+
+
 def test_eagle3_that_reads_one_state(tmp_path: Path) -> None:
     """That of the target's own head, as it is, as in NVIDIA's files for short contexts."""
     target, embedding, _ = plain.target_folder(tmp_path / "t")
