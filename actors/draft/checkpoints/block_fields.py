@@ -63,6 +63,11 @@ def block_fields(
         UnfitCheckpoint: Something is missing, or is computed in a way that is not there.
     """
     fields = layer_fields(layers)
+    scale, cap = number(slots, "logit_scale", 1.0), slots.get("final_logit_softcapping")
+    if scale != 1.0 and cap:
+        raise UnfitCheckpoint(
+            f"logit_scale is {scale:g}, behind final_logit_softcapping; logits are scaled before they are capped here"
+        )
     return {
         "model_type": "dspark",
         **fields,
@@ -75,10 +80,8 @@ def block_fields(
         "mask_token_id": whole(slots, "mask_token_id"),
         "has_biases": truth(layers, "attention_bias"),
         "embedding_scale": number(slots, "input_embedding_scale", 1.0),
-        "logit_scale": number(slots, "output_multiplier", 1.0),
-        "soft_cap": number(slots, "final_logit_softcapping")
-        if slots.get("final_logit_softcapping")
-        else 0.0,
+        "logit_scale": number(slots, "output_multiplier", 1.0) * scale,
+        "soft_cap": number(slots, "final_logit_softcapping") if cap else 0.0,
         "eos_token_ids": list(target.eos_token_ids) if target is not None else [],
     }
 

@@ -42,6 +42,7 @@ FIELDS = (
     "swa_window_size",
     "attention_mode",
     "attention_sink_bias",
+    "projector_type",
 )
 """Fields of `dflash_config` that are read, or that the names of tensors show."""
 
@@ -62,21 +63,31 @@ def _dflash(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     config = checkpoint.config
     own: Mapping[str, Any] = part(config, "dflash_config")
     _refuse_second(checkpoint)
+    if (projector := own.get("projector_type")) not in (None, "dflash"):
+        raise UnfitCheckpoint(
+            f"projector_type is {projector!r}, a head whose state depends on the whole path; DFlash has no such head, "
+            "and that of dspark runs here"
+        )
     merged = {**config, **own}
     fields = block_fields(config, merged, target)
-    notes: tuple[str, ...] = ()
-    if own.get("target_layer_ids") is not None:
-        taps = [one + 1 for one in wholes(own, "target_layer_ids")]
-    else:
-        blocks = whole(config, "num_target_layers", target.num_blocks if target else None)
-        taps = [one + 1 for one in _usual_layers(blocks, fields["num_layers"])]
-        notes = (f"the target's layers, which its files do not name: after {taps} blocks",)
+    taps, notes = project_taps(merged, fields["num_layers"], target)
     return Translation(
         config={**fields, "taps": taps, "first_slot": 1},
         tensors=block_tensors(fields),
         **tables_beside(checkpoint, fields["vocab_size"]),
         notes=(*notes, *unread(config, "dflash_config", FIELDS)),
     )
+
+
+def project_taps(
+    config: Mapping[str, Any], num_layers: int, target: TargetShape | None
+) -> tuple[list[int], tuple[str, ...]]:
+    """The states that a block of so many layers reads, where the project's own files name them, by outputs, or leave them out, which is noted."""
+    if config.get("target_layer_ids") is not None:
+        return [one + 1 for one in wholes(config, "target_layer_ids")], ()
+    blocks = whole(config, "num_target_layers", target.num_blocks if target else None)
+    taps = [one + 1 for one in _usual_layers(blocks, num_layers)]
+    return taps, (f"the target's layers, which its files do not name: after {taps} blocks",)
 
 
 def _library_dflash(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:

@@ -25,13 +25,12 @@ from outrider.actors.draft.checkpoints.library_fields import (
     layers_of,
     tables_beside,
 )
-from outrider.actors.draft.formats.dflash_format import FIELDS
+from outrider.actors.draft.formats.dflash_format import FIELDS, project_taps
 
 RUNS = "Qwen3DSparkModel"
 
 SPECFORGE_FIELDS = (
     *FIELDS,
-    "projector_type",
     "markov_rank",
     "markov_head_type",
     "enable_confidence_head",
@@ -88,11 +87,12 @@ def _specforge(checkpoint: Checkpoint, target: TargetShape | None) -> Translatio
     # Older ones have the heads' fields beside that object.
     merged = {**config, **{name: value for name, value in own.items() if value is not None}}
     fields = {**block_fields(config, merged, target), **_heads(merged, is_said=True)}
+    taps, notes = project_taps(merged, fields["num_layers"], target)
     return Translation(
-        config={**fields, "taps": [one + 1 for one in wholes(merged, "target_layer_ids")]},
+        config={**fields, "taps": taps},
         tensors={name: _spelt(name, checkpoint) for name in block_tensors(fields)},
         **tables_beside(checkpoint, fields["vocab_size"]),
-        notes=unread(config, "dflash_config", SPECFORGE_FIELDS),
+        notes=(*notes, *unread(config, "dflash_config", SPECFORGE_FIELDS)),
     )
 
 

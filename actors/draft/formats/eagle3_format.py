@@ -57,7 +57,7 @@ def _is_eagle3(checkpoint: Checkpoint) -> bool:
     config = checkpoint.config
     if kind_of(checkpoint) is not None or config.keys() & {"target_layer_ids", "dflash_config"}:
         return False
-    is_named = any("Eagle3" in name for name in checkpoint.architectures)
+    is_named = any("Eagle3" in name or "PEagle" in name for name in checkpoint.architectures)
     return is_named or ("draft_vocab_size" in config and "fc.weight" in checkpoint.shapes)
 
 
@@ -70,6 +70,7 @@ def _is_library(checkpoint: Checkpoint) -> bool:
 
 
 def _eagle3(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
+    _refuse_parallel(checkpoint)
     config = checkpoint.config
     taps: tuple[int | str, ...] = ("norm",)
     notes = unread(config, "eagle_config", FIELDS)
@@ -96,11 +97,7 @@ def _deepspec(checkpoint: Checkpoint, target: TargetShape | None) -> Translation
 
 def _library(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     config = checkpoint.config
-    if kind_of(checkpoint) == "peagle":
-        raise UnfitCheckpoint(
-            "P-EAGLE predicts several tokens from mask tokens in one pass, which the net of EAGLE-3 does not; take "
-            "an EAGLE-3 checkpoint"
-        )
+    _refuse_parallel(checkpoint)
     layers = layers_of(checkpoint)
     named, _ = named_layers(config)
     taps, notes = taps_of(named, target)
@@ -113,6 +110,16 @@ def _library(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
         prefix="layers.0",
         notes=notes,
     )
+
+
+def _refuse_parallel(checkpoint: Checkpoint) -> None:
+    """P-EAGLE, of whichever project: they share a tensor for states that are not there."""
+    is_named = any("peagle" in name.lower() for name in checkpoint.architectures)
+    if is_named or kind_of(checkpoint) == "peagle" or "mask_hidden" in checkpoint.shapes:
+        raise UnfitCheckpoint(
+            "P-EAGLE predicts several tokens from mask tokens in one pass (mask_hidden), which the net of EAGLE-3 does "
+            "not; take an EAGLE-3 checkpoint"
+        )
 
 
 def _translation(

@@ -7,6 +7,7 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     CheckpointFormat,
     TargetShape,
     Translation,
+    UnfitCheckpoint,
 )
 from outrider.actors.draft.checkpoints.layer_fields import count, truth, whole
 
@@ -21,6 +22,10 @@ def _is_mlp(checkpoint: Checkpoint) -> bool:
 
 def _mlp(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     config = checkpoint.config
+    if (method := config.get("method")) is not None:
+        raise UnfitCheckpoint(
+            f"method is {method!r}, a net of Arctic's; those of the Foundation Model Stack, which have no method, run here"
+        )
     width, num = whole(config, "emb_dim"), count(config, "n_predict")
     inner = whole(config, "inner_dim", 0) or width
     is_tied = truth(config, "tie_weights")

@@ -375,6 +375,33 @@ def test_scales_and_caps_of_later_files(tmp_path: Path) -> None:
     same(drafted(net, given, [9]), logits[1:3])
 
 
+def test_dspark_of_specforge_whose_files_name_no_layers(tmp_path: Path) -> None:
+    """Read at the layers of DFlash, which is noted."""
+    target, _, _ = plain.target_folder(tmp_path / "t", num_hidden_layers=36)
+    weights = plain.block_weights(plain.numbers(1), layers=2, taps=2)
+    config = {"architectures": ["DSparkDraftModel"], **layers_of(2), "block_size": BLOCK}
+    config["dflash_config"] = {"mask_token_id": MASK, "markov_rank": 0}
+    folder = plain.write(tmp_path / "d", config, weights)
+    with capture_logs() as logs:
+        net = load_block_net(folder, target=str(target))
+    assert net.config.taps == (2, 34)
+    assert any("after [2, 34] blocks" in log.get("what", "") for log in logs)
+
+
+def test_logits_are_scaled_as_vllm_scales_them(tmp_path: Path) -> None:
+    """By a field beside `dflash_config`."""
+    target, embedding, head = plain.target_folder(tmp_path / "t")
+    weights = plain.block_weights(plain.numbers(6), layers=1, taps=1)
+    config = {**layers_of(1), "block_size": BLOCK, "logit_scale": 0.25}
+    config["dflash_config"] = {"target_layer_ids": [1], "mask_token_id": MASK}
+    net = load_block_net(plain.write(tmp_path / "d", config, weights), target=str(target))
+    given = features(1)
+    states = plain.block_states(
+        weights, embedding, given, ANCHOR, block=BLOCK, mask_id=MASK, layers=1
+    )
+    same(drafted(net, given, [9]), 0.25 * (states @ head.T)[1:3])
+
+
 @pytest.mark.parametrize("place", ["inside", "beside"])
 def test_dspark_of_specforge(tmp_path: Path, place: str) -> None:
     """Its heads' fields stand in `dflash_config`, or in older files beside it; embedding and head are the target's; slots are DeepSpec's."""

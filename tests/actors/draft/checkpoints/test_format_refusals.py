@@ -140,6 +140,13 @@ def test_other_tensors(tmp_path: Path, target: str, how: str) -> None:
         ({**DEEPSPEC, "markov_rank": 5, "markov_head_type": "rnn"}, "depends on the whole path"),
         ({**DFLASH, "dflash_config": {"mask_token_id": 23}}, "num_target_layers is None"),
         ({**DFLASH, "dflash_config": {"target_layer_ids": [0]}}, "mask_token_id is None"),
+        (
+            {**DFLASH, "dflash_config": {**DFLASH["dflash_config"], "projector_type": "domino"}},
+            "projector_type is 'domino'",
+        ),
+        ({**DFLASH, "logit_scale": 2, "final_logit_softcapping": 30}, "logit_scale .* final_logit_softcapping"),
+        ({**EAGLE3, "architectures": ["PEagleDraftModel"]}, "P-EAGLE .*mask_hidden"),
+        ({"model_type": "mlp_speculator", "emb_dim": 24, "method": "sum_lstm"}, "method is 'sum_lstm'"),
         ({**DFLASH, "hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({**DFLASH, "num_experts": 8}, "mixture of experts"),
         ({**DFLASH, "rope_scaling": {"rope_type": "longrope"}}, "rope_type is 'longrope'"),
@@ -218,6 +225,15 @@ def test_modules_as_they_come_with_their_models(
         found.translated("")
     whole = {**module, "model.layers.0.input_layernorm.weight": torch.zeros(1)}
     assert found_in(plain.write(tmp_path / "m", config, whole)) is None
+
+
+def test_a_net_for_mask_tokens_is_told_by_its_tensors(tmp_path: Path, target: str) -> None:
+    """P-EAGLE under the name of EAGLE-3, as engines want it."""
+    folder = plain.write(tmp_path / "e", EAGLE3, {"mask_hidden": torch.zeros(1)})
+    found = found_in(folder)
+    assert found is not None
+    with pytest.raises(UnfitCheckpoint, match=r"P-EAGLE .*mask_hidden"):
+        found.translated(target)
 
 
 @pytest.mark.parametrize("how", ["mask", "range", "absent"])
