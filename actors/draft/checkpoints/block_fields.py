@@ -86,6 +86,21 @@ def block_fields(
     }
 
 
+def scale_of_rows(
+    checkpoint: Checkpoint, slots: Mapping[str, Any], target: TargetShape | None
+) -> tuple[dict[str, float], tuple[str, ...]]:
+    """What rows of the embedding are multiplied by in files whose projects call the target's own, and a note where it is not 1.
+
+    They call it as the target's model does, which scales in some families. A file that says a scale, or has an embedding, says all.
+    """
+    is_said = slots.get("input_embedding_scale") is not None
+    if target is None or is_said or "embed_tokens.weight" in checkpoint.shapes:
+        return {}, ()
+    scale = target.embedding_scale
+    note = (f"that rows of the embedding are multiplied by {scale:.4g}, as {target.name} does",)
+    return {"embedding_scale": scale}, note if scale != 1.0 else ()
+
+
 def _sight(layers: Mapping[str, Any], slots: Mapping[str, Any], num_layers: int) -> dict[str, Any]:
     """How far slots see, and in which layers none of the later ones of their block.
 

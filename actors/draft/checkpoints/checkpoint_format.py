@@ -57,6 +57,9 @@ class TargetShape:
     eos_token_ids: tuple[int, ...] = ()
     """Its end-of-text tokens."""
 
+    embedding_scale: float = 1.0
+    """What its own model multiplies rows of its table of tokens by when it looks them up."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Translation:

@@ -12,6 +12,7 @@ from outrider.actors.draft.checkpoints.block_fields import (
     block_fields,
     block_tensors,
     has_heads,
+    scale_of_rows,
 )
 from outrider.actors.draft.checkpoints.checkpoint_format import (
     Checkpoint,
@@ -71,11 +72,12 @@ def _dflash(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     merged = {**config, **own}
     fields = block_fields(config, merged, target)
     taps, notes = project_taps(merged, fields["num_layers"], target)
+    scale, scaled = scale_of_rows(checkpoint, merged, target)
     return Translation(
-        config={**fields, "taps": taps, "first_slot": 1},
+        config={**fields, **scale, "taps": taps, "first_slot": 1},
         tensors=block_tensors(fields),
         **tables_beside(checkpoint, fields["vocab_size"]),
-        notes=(*notes, *unread(config, "dflash_config", FIELDS)),
+        notes=(*notes, *scaled, *unread(config, "dflash_config", FIELDS)),
     )
 
 

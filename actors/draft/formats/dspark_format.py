@@ -10,6 +10,7 @@ from outrider.actors.draft.checkpoints.block_fields import (
     block_fields,
     block_tensors,
     has_heads,
+    scale_of_rows,
 )
 from outrider.actors.draft.checkpoints.checkpoint_format import (
     Checkpoint,
@@ -88,11 +89,12 @@ def _specforge(checkpoint: Checkpoint, target: TargetShape | None) -> Translatio
     merged = {**config, **{name: value for name, value in own.items() if value is not None}}
     fields = {**block_fields(config, merged, target), **_heads(merged, is_said=True)}
     taps, notes = project_taps(merged, fields["num_layers"], target)
+    scale, scaled = scale_of_rows(checkpoint, merged, target)
     return Translation(
-        config={**fields, "taps": taps},
+        config={**fields, **scale, "taps": taps},
         tensors={name: _spelt(name, checkpoint) for name in block_tensors(fields)},
         **tables_beside(checkpoint, fields["vocab_size"]),
-        notes=(*notes, *unread(config, "dflash_config", SPECFORGE_FIELDS)),
+        notes=(*notes, *scaled, *unread(config, "dflash_config", SPECFORGE_FIELDS)),
     )
 
 

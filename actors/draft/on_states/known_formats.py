@@ -34,6 +34,9 @@ CONFIG = "config.json"
 LARGEST_CONFIG = 1 << 20
 """Bytes of a `config.json`, at most."""
 
+SCALES_ROWS = "gemma"
+"""Part of the name of a family whose models multiply rows of their embedding by the root of their width when they look them up."""
+
 MOST_NAMES = 6
 """Tensors that a message names, at most."""
 
@@ -143,12 +146,15 @@ def target_shape(target: str) -> TargetShape | None:
     ends = config.get("eos_token_id", whole.get("eos_token_id"))
     ends = ends if isinstance(ends, list) else [ends]
     try:
+        width = int(config.get("hidden_size") or config["n_embd"])
+        scales = SCALES_ROWS in str(config.get("model_type"))
         return TargetShape(
             name=target,
             vocab_size=int(config["vocab_size"]),
-            width=int(config.get("hidden_size") or config["n_embd"]),
+            width=width,
             num_blocks=int(config.get("num_hidden_layers") or config["n_layer"]),
             eos_token_ids=tuple(one for one in ends if type(one) is int),
+            embedding_scale=width**0.5 if scales else 1.0,
         )
     except (KeyError, TypeError, ValueError):
         return None
