@@ -19,6 +19,7 @@ from outrider.actors.draft.checkpoints.layer_fields import (
     whole,
     windowed,
 )
+from outrider.actors.draft.checkpoints.tensor_files import MASK_TENSOR
 
 MOST_CONTEXT = 2_048
 """Positions that a block sees, at most: what every slot of the drafter keeps room for. The released nets were trained on texts of 3,000 to 4,000
@@ -86,6 +87,11 @@ def block_fields(
     }
 
 
+def mask_of(checkpoint: Checkpoint) -> dict[str, None]:
+    """The mask's id is none where the files hold a row for it, which slots hold instead of that of the embedding."""
+    return {"mask_token_id": None} if MASK_TENSOR in checkpoint.shapes else {}
+
+
 def scale_of_rows(
     checkpoint: Checkpoint, slots: Mapping[str, Any], target: TargetShape | None
 ) -> tuple[dict[str, float], tuple[str, ...]]:
@@ -134,8 +140,8 @@ def _sight(layers: Mapping[str, Any], slots: Mapping[str, Any], num_layers: int)
     }
 
 
-def block_tensors(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The names of a block drafter's tensors, which are the same here and there."""
+def block_tensors(fields: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, str]:
+    """The names of a block drafter's tensors, which are the same here and there, but for the mask's row (`mask_of`)."""
     names = ["fc.weight", "hidden_norm.weight", "norm.weight"]
     for layer in range(fields["num_layers"]):
         names += [f"layers.{layer}.{part}.weight" for part in LAYER]
@@ -147,4 +153,5 @@ def block_tensors(fields: Mapping[str, Any]) -> dict[str, str]:
             names += ["markov_head.gate_proj.weight", "markov_head.gate_proj.bias"]
     if fields["has_confidence"]:
         names += ["confidence_head.proj.weight", "confidence_head.proj.bias"]
-    return {name: name for name in names}
+    mask = {"mask_embed": MASK_TENSOR} if mask_of(checkpoint) else {}
+    return {name: name for name in names} | mask

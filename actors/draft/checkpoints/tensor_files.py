@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 KINDS = ("*.safetensors", "pytorch_model*.bin", "*_lm_head.pt")
 """Names of files with weights. Those of the first kind that there are any of count, so that no tensor is met twice."""
 
+MASK_FILE, MASK_TENSOR = "mask_embedding.pt", "mask_embedding"
+"""A file with the row of the mask token alone, beside the others, and what the tensor in it is called here. DFlash nets have it that trained this row."""
+
 COMPARED = 1 << 22
 """Numbers that are compared at a time."""
 
@@ -32,7 +35,7 @@ def weight_files(folder: Path) -> list[Path]:
     """The files of a folder that hold its tensors; empty: it has none."""
     for kind in KINDS:
         if files := sorted(folder.glob(kind)):
-            return files
+            return [*files, *folder.glob(MASK_FILE)]
     return []
 
 
@@ -178,6 +181,9 @@ def pickled(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
     except RuntimeError:
         # A file of before 1.6, which cannot be mapped.
         content = torch.load(path, map_location="cpu", weights_only=True)
+    if path.name == MASK_FILE:
+        row = content.get("embedding") if isinstance(content, Mapping) else content
+        content = {MASK_TENSOR: row.flatten()} if isinstance(row, torch.Tensor) else None
     if not isinstance(content, Mapping):
         raise UnfitCheckpoint(f"{path} holds no table of tensors")
     for name, value in content.items():

@@ -35,6 +35,7 @@ LAYER: Mapping[str, tuple[str, ...]] = {
 NETS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "dspark": {
         **LAYER,
+        "mask_embed": ("width",),
         "markov_head.markov_w1.weight": ("vocab_size", "rank"),
         "markov_head.markov_w2.weight": ("rows", "rank"),
         "markov_head.gate_proj.weight": ("rank", "gated"),

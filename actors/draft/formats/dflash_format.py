@@ -12,6 +12,7 @@ from outrider.actors.draft.checkpoints.block_fields import (
     block_fields,
     block_tensors,
     has_heads,
+    mask_of,
     scale_of_rows,
 )
 from outrider.actors.draft.checkpoints.checkpoint_format import (
@@ -74,8 +75,8 @@ def _dflash(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     taps, notes = project_taps(merged, fields["num_layers"], target)
     scale, scaled = scale_of_rows(checkpoint, merged, target)
     return Translation(
-        config={**fields, **scale, "taps": taps, "first_slot": 1},
-        tensors=block_tensors(fields),
+        config={**fields, **mask_of(checkpoint), **scale, "taps": taps, "first_slot": 1},
+        tensors=block_tensors(fields, checkpoint),
         **tables_beside(checkpoint, fields["vocab_size"]),
         notes=(*notes, *scaled, *unread(config, "dflash_config", FIELDS)),
     )
@@ -101,10 +102,11 @@ def _library_dflash(checkpoint: Checkpoint, target: TargetShape | None) -> Trans
     return Translation(
         config={
             **fields,
+            **mask_of(checkpoint),
             "taps": wholes(config, "aux_hidden_state_layer_ids"),
             "first_slot": first_slot,
         },
-        tensors=block_tensors(fields),
+        tensors=block_tensors(fields, checkpoint),
         **tables_beside(checkpoint, fields["vocab_size"]),
         notes=notes,
     )

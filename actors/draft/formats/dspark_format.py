@@ -10,6 +10,7 @@ from outrider.actors.draft.checkpoints.block_fields import (
     block_fields,
     block_tensors,
     has_heads,
+    mask_of,
     scale_of_rows,
 )
 from outrider.actors.draft.checkpoints.checkpoint_format import (
@@ -75,8 +76,8 @@ def _dspark(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     # -1 is the output of the embedding, and k that of block k.
     taps = [one + 1 for one in wholes(config, "target_layer_ids")]
     return Translation(
-        config={**fields, "taps": taps},
-        tensors=block_tensors(fields),
+        config={**fields, **mask_of(checkpoint), "taps": taps},
+        tensors=block_tensors(fields, checkpoint),
         embedding="embed_tokens.weight",
         head="lm_head.weight",
     )
@@ -91,8 +92,8 @@ def _specforge(checkpoint: Checkpoint, target: TargetShape | None) -> Translatio
     taps, notes = project_taps(merged, fields["num_layers"], target)
     scale, scaled = scale_of_rows(checkpoint, merged, target)
     return Translation(
-        config={**fields, **scale, "taps": taps},
-        tensors={name: _spelt(name, checkpoint) for name in block_tensors(fields)},
+        config={**fields, **mask_of(checkpoint), **scale, "taps": taps},
+        tensors={name: _spelt(name, checkpoint) for name in block_tensors(fields, checkpoint)},
         **tables_beside(checkpoint, fields["vocab_size"]),
         notes=(*notes, *scaled, *unread(config, "dflash_config", SPECFORGE_FIELDS)),
     )
@@ -114,10 +115,11 @@ def _library_dspark(checkpoint: Checkpoint, target: TargetShape | None) -> Trans
     return Translation(
         config={
             **fields,
+            **mask_of(checkpoint),
             "taps": wholes(config, "aux_hidden_state_layer_ids"),
             "first_slot": first_slot,
         },
-        tensors=block_tensors(fields),
+        tensors=block_tensors(fields, checkpoint),
         **tables_beside(checkpoint, fields["vocab_size"]),
         notes=notes,
     )

@@ -136,7 +136,7 @@ def _translation(
     fields = layer_fields(layers)
     if (layers_there := fields.pop("num_layers")) != 1:
         raise UnfitCheckpoint(
-            f"it has {layers_there} layers (num_hidden_layers); EAGLE-3 nets of one run here"
+            f"it has {layers_there} layers; EAGLE-3 nets of one run here (num_hidden_layers)"
         )
     vocab_size = whole(layers, "vocab_size")
     num = whole(config, "draft_vocab_size", vocab_size)

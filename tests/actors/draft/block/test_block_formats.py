@@ -18,6 +18,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from outrider.actors.draft.block.block_engine import BlockEngine
 from outrider.actors.draft.block.block_file import load_block_net
 from outrider.actors.draft.block.block_net import BlockNet
+from outrider.actors.draft.on_states.net_folder import NetFolderError, folder_digest
 from outrider.actors.engine.protocol import Batch, ModelSpec, Moves
 
 BLOCK, LENGTH, ANCHOR, MASK = 4, 7, 5, 23
@@ -400,6 +401,41 @@ def test_logits_are_scaled_as_vllm_scales_them(tmp_path: Path) -> None:
         weights, embedding, given, ANCHOR, block=BLOCK, mask_id=MASK, layers=1
     )
     same(drafted(net, given, [9]), 0.25 * (states @ head.T)[1:3])
+
+
+@pytest.mark.parametrize("is_table", [False, True])
+@pytest.mark.parametrize("kind", ["project", "library"])
+def test_a_row_of_the_mask_that_lies_beside_the_weights(
+    tmp_path: Path, kind: str, is_table: bool
+) -> None:
+    """In `mask_embedding.pt`, alone or in a table, as MiMo's files have it: slots hold it in place of the embedding's row."""
+    target, embedding, head = plain.target_folder(tmp_path / "t")
+    draw = plain.numbers(6)
+    weights, row = plain.block_weights(draw, layers=1, taps=2), draw(1, WIDTH)
+    own = {"target_layer_ids": [0, BLOCKS - 1], "mask_token_id": MASK}
+    config = {**layers_of(1), "block_size": BLOCK, "dflash_config": own}
+    if kind == "library":
+        config = library("dflash", layers_of(1))
+    folder = plain.write(tmp_path / "d", config, weights)
+    before = folder_digest(folder)
+    stored = {"mask_token_id": MASK, "embedding": row[0]} if is_table else row
+    torch.save(stored, folder / "mask_embedding.pt")
+    assert folder_digest(folder) != before
+    net = load_block_net(folder, target=str(target))
+    given, rows = features(2), embedding.clone()
+    rows[MASK] = row[0]
+    states = plain.block_states(weights, rows, given, ANCHOR, block=BLOCK, mask_id=MASK, layers=1)
+    same(drafted(net, given, [9, 4]), (states @ head.T)[1:4])
+
+
+def test_a_row_of_the_mask_of_another_width_is_refused(tmp_path: Path) -> None:
+    """By name."""
+    target, _, _ = plain.target_folder(tmp_path / "t")
+    weights = plain.block_weights(plain.numbers(6), layers=1, taps=2)
+    folder = plain.write(tmp_path / "d", library("dflash", layers_of(1)), weights)
+    torch.save(torch.zeros(3), folder / "mask_embedding.pt")
+    with pytest.raises(NetFolderError, match=r"mask_embedding is \(3,\); \(24,\) is needed"):
+        load_block_net(folder, target=str(target))
 
 
 @pytest.mark.parametrize("place", ["inside", "beside"])
