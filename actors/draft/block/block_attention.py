@@ -6,7 +6,8 @@ same fused state goes into the keys and values of all blocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -14,6 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from outrider.actors.draft.on_states.rotary import frequencies
+
+FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
+}
+"""Of the gated product, by the names of `layer_fields.ACTIVATIONS`."""
 
 
 class LayerShape(Protocol):
@@ -29,6 +37,8 @@ class LayerShape(Protocol):
     def head_dim(self) -> int: ...
     @property
     def inner(self) -> int: ...
+    @property
+    def activation(self) -> str: ...
     @property
     def rope_theta(self) -> float: ...
     @property
@@ -118,13 +128,14 @@ class GatedProduct(nn.Module):
 
     def __init__(self, config: LayerShape) -> None:
         super().__init__()
+        self._function = FUNCTIONS[config.activation]
         self.gate_proj = nn.Linear(config.width, config.inner, bias=False)
         self.up_proj = nn.Linear(config.width, config.inner, bias=False)
         self.down_proj = nn.Linear(config.inner, config.width, bias=False)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Of rows [.., D]."""
-        product: Tensor = self.down_proj(F.silu(self.gate_proj(rows)) * self.up_proj(rows))
+        product: Tensor = self.down_proj(self._function(self.gate_proj(rows)) * self.up_proj(rows))
         return product
 
 

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from outrider.actors.draft.on_states.net_shape import NetShape, check_heads, check_sizes
+from outrider.actors.draft.on_states.net_shape import (
+    NetShape,
+    check_activation,
+    check_heads,
+    check_sizes,
+)
 from outrider.actors.exchange.feedback_request import FeedbackRequest, Layer
 
 SIZES = (
@@ -48,6 +53,9 @@ class BlockConfig(NetShape):
 
     inner: int = 320
     """Width of the gated product."""
+
+    activation: str = "silu"
+    """Its function, as `layer_fields.ACTIVATIONS`."""
 
     block: int = 8
     """B: slots of a pass. Slot 0 holds the newest token. No other width than the trained one is ever run: all slots see each other."""
@@ -124,6 +132,7 @@ class BlockConfig(NetShape):
             raise ValueError(
                 f"both_ways is {self.both_ways!r}; it must name layers of 0 to {self.num_layers - 1}"
             )
+        check_activation(self.activation)
         check_heads(
             num_heads=self.num_heads, num_key_heads=self.num_key_heads, head_dim=self.head_dim
         )

@@ -20,6 +20,11 @@ ROTATIONS = ("default", "mrope", "linear", "llama3", "yarn")
 PLAIN = ("default", "mrope")
 """Kinds that turn every pair at its plain speed: pairs of the second kind go by one of three positions, and in a text all three are the same."""
 
+ACTIVATIONS = ("silu", "gelu", "gelu_pytorch_tanh")
+"""Functions of the gated product that our nets compute."""
+
+OTHER_NAMES = {"swish": "silu", "gelu_new": "gelu_pytorch_tanh"}
+
 ROTATION_FIELDS = (
     "factor",
     "low_freq_factor",
@@ -160,8 +165,9 @@ def layer_fields(config: Mapping[str, Any]) -> dict[str, Any]:
         UnfitCheckpoint: A number is missing, or the layer computes something that ours do not.
     """
     width, num_heads = whole(config, "hidden_size"), whole(config, "num_attention_heads")
-    if (kind := config.get("hidden_act", "silu")) not in ("silu", "swish"):
-        raise UnfitCheckpoint(f"hidden_act is {kind!r}; the layers that run here have silu")
+    said = config.get("hidden_act") or "silu"
+    if (kind := OTHER_NAMES.get(str(said), said)) not in ACTIVATIONS:
+        raise UnfitCheckpoint(f"hidden_act is {said!r}; these run here: {', '.join(ACTIVATIONS)}")
     if truth(config, "mlp_bias"):
         raise UnfitCheckpoint("mlp_bias is set; the layers that run here have none in the MLP")
     if (
@@ -179,6 +185,7 @@ def layer_fields(config: Mapping[str, Any]) -> dict[str, Any]:
         "num_key_heads": whole(config, "num_key_value_heads", num_heads),
         "head_dim": whole(config, "head_dim", width // max(num_heads, 1)),
         "inner": whole(config, "intermediate_size"),
+        "activation": kind,
         "eps": number(config, "rms_norm_eps", 1e-6),
         **rotation_fields(config),
     }

@@ -53,6 +53,7 @@ class DiffusionConfig(NetShape):
     rope_theta: float = 10_000.0
     rope_scaling: Mapping[str, Any] = field(default_factory=dict)
     has_biases: bool = False
+    activation: str = "silu"
     eps: float = 1e-6
 
     first: tuple[float, ...] = ()

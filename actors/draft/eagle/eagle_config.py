@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from outrider.actors.draft.on_states.net_shape import NetShape, check_heads, check_sizes
+from outrider.actors.draft.on_states.net_shape import (
+    NetShape,
+    check_activation,
+    check_heads,
+    check_sizes,
+)
 from outrider.actors.exchange.feedback_request import FeedbackRequest, Layer
 
 SIZES = (
@@ -47,6 +52,9 @@ class EagleConfig(NetShape):
 
     inner: int = 320
     """Width of the gated product."""
+
+    activation: str = "silu"
+    """Its function, as `layer_fields.ACTIVATIONS`."""
 
     num_drafted: int = 0
     """Token ids that the net proposes, its head's rows; 0: all of the target's."""
@@ -110,6 +118,7 @@ class EagleConfig(NetShape):
             value = getattr(self, name)
             if type(value) is not int or not 0 <= value <= most:
                 raise ValueError(f"{name} is {value!r}; it must be 0 to {most}")
+        check_activation(self.activation)
         check_heads(
             num_heads=self.num_heads, num_key_heads=self.num_key_heads, head_dim=self.head_dim
         )

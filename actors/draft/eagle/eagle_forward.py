@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from outrider.actors.draft.block.block_attention import FUNCTIONS
 from outrider.actors.draft.eagle.eagle_net import EagleNet
 from outrider.actors.draft.heads.speculator_net import matrix
 from outrider.actors.engine.models.norms import norm
@@ -37,6 +38,7 @@ class EagleForward:
         self._out = product_of(attention.o_proj)
         self._gate_up = product_of(joined(mlp.gate_proj, mlp.up_proj))
         self._down = product_of(mlp.down_proj)
+        self._function = FUNCTIONS[config.activation]
         self._project = None if layer.input_proj is None else product_of(layer.input_proj)
         read = (layer.input_layernorm, layer.hidden_norm)
         self._read_norms_2D = torch.stack([each.weight.detach() for each in read])
@@ -119,7 +121,7 @@ class EagleForward:
         lines_XA = attended.transpose(1, 2).reshape(lines_EN.numel(), -1)
         around = around_RD + self._out(lines_XA.index_select(0, places_R))
         gates, ups = self._gate_up(norm(around, self._mlp_norm_D, self._eps)).chunk(2, dim=-1)
-        return around + self._down(F.silu(gates).mul_(ups))
+        return around + self._down(self._function(gates).mul_(ups))
 
     def logits(self, states_RD: Tensor) -> Tensor:
         """As `EagleNet.logits`."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from outrider.actors.draft.checkpoints.layer_fields import MOST_COUNTED
+from outrider.actors.draft.checkpoints.layer_fields import ACTIVATIONS, MOST_COUNTED
 
 LISTS: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "taps": ("layers", (int,)),
@@ -53,6 +53,16 @@ def check_heads(*, num_heads: int, num_key_heads: int, head_dim: int) -> None:
         raise ValueError(f"num_heads is {num_heads}, which {num_key_heads} key heads do not divide")
     if head_dim % 2:
         raise ValueError(f"head_dim is {head_dim}; it is rotated in pairs, so even")
+
+
+def check_activation(name: str) -> None:
+    """Refuses a function of the gated product that is not there.
+
+    Raises:
+        ValueError: It is not; the message says which are.
+    """
+    if name not in ACTIVATIONS:
+        raise ValueError(f"activation is {name!r}; it must be {' or '.join(ACTIVATIONS)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

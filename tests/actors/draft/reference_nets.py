@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,9 +156,11 @@ def attention(
     return mapped("o", torch.cat(gathered, dim=-1))
 
 
-def gated_product(weights: Tensors, prefix: str, rows: Tensor) -> Tensor:
+def gated_product(
+    weights: Tensors, prefix: str, rows: Tensor, function: Callable[[Tensor], Tensor] = F.silu
+) -> Tensor:
     """The other half of a layer."""
-    gate = F.silu(rows @ weights[f"{prefix}.gate_proj.weight"].T)
+    gate = function(rows @ weights[f"{prefix}.gate_proj.weight"].T)
     return (gate * (rows @ weights[f"{prefix}.up_proj.weight"].T)) @ weights[
         f"{prefix}.down_proj.weight"
     ].T
@@ -189,6 +191,7 @@ def block_states(
     window: int | None = None,
     speeds: Tensor | None = None,
     gain: float = 1.0,
+    function: Callable[[Tensor], Tensor] = F.silu,
 ) -> Tensor:
     """DFlash, arXiv 2602.06036: a block behind T positions whose states [T, taps, D] are known; h [block, D]."""
     length = len(features)
@@ -218,7 +221,7 @@ def block_states(
             gain=gain,
         )
         inner = normed(slots, weights[f"{prefix}.post_attention_layernorm.weight"])
-        slots = slots + gated_product(weights, f"{prefix}.mlp", inner)
+        slots = slots + gated_product(weights, f"{prefix}.mlp", inner, function)
     return normed(slots, weights["norm.weight"])
 
 

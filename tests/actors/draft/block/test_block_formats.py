@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from structlog.testing import capture_logs
 from tests.actors.draft import reference_nets as plain
 from tests.actors.draft.reference_nets import BLOCKS, LAYERS, VOCAB, WIDTH, Tensors
@@ -436,6 +438,31 @@ def test_a_row_of_the_mask_of_another_width_is_refused(tmp_path: Path) -> None:
     torch.save(torch.zeros(3), folder / "mask_embedding.pt")
     with pytest.raises(NetFolderError, match=r"mask_embedding is \(3,\); \(24,\) is needed"):
         load_block_net(folder, target=str(target))
+
+
+@pytest.mark.parametrize("kind", ["dflash", "library"])
+def test_blocks_for_targets_of_gemma_have_its_function(tmp_path: Path, kind: str) -> None:
+    """Of the gated product."""
+    target, embedding, head = plain.target_folder(tmp_path / "t")
+    weights = plain.block_weights(plain.numbers(6), layers=1, taps=2)
+    layers = layers_of(1, hidden_act="gelu_pytorch_tanh")
+    own = {"target_layer_ids": [0, BLOCKS - 1], "mask_token_id": MASK}
+    config = {**layers, "block_size": BLOCK, "dflash_config": own}
+    if kind == "library":
+        config = library("dflash", layers)
+    net = load_block_net(plain.write(tmp_path / "d", config, weights), target=str(target))
+    given = features(2)
+    states = plain.block_states(
+        weights,
+        embedding,
+        given,
+        ANCHOR,
+        block=BLOCK,
+        mask_id=MASK,
+        layers=1,
+        function=partial(F.gelu, approximate="tanh"),
+    )
+    same(drafted(net, given, [9, 4]), (states @ head.T)[1:4])
 
 
 @pytest.mark.parametrize("place", ["inside", "beside"])

@@ -147,7 +147,7 @@ def test_other_tensors(tmp_path: Path, target: str, how: str) -> None:
         ({**DFLASH, "logit_scale": 2, "final_logit_softcapping": 30}, "logit_scale .* final_logit_softcapping"),
         ({**EAGLE3, "architectures": ["PEagleDraftModel"]}, "P-EAGLE .*mask_hidden"),
         ({"model_type": "mlp_speculator", "emb_dim": 24, "method": "sum_lstm"}, "method is 'sum_lstm'"),
-        ({**DFLASH, "hidden_act": "gelu"}, "hidden_act is 'gelu'"),
+        ({**DFLASH, "hidden_act": "relu2"}, "hidden_act is 'relu2'"),
         ({**DFLASH, "num_experts": 8}, "mixture of experts"),
         ({**DFLASH, "rope_scaling": {"rope_type": "longrope"}}, "rope_type is 'longrope'"),
         ({**DFLASH, "rope_scaling": "yarn"}, "rope_scaling is 'yarn'; an object is needed"),

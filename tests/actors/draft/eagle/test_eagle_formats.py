@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from structlog.testing import capture_logs
 from tests.actors.draft import reference_nets as plain
 from tests.actors.draft.eagle.small_eagle import eagle_spec
@@ -49,6 +52,7 @@ def eagle(
     *,
     before_residual: bool = False,
     fed_back_normed: bool = False,
+    function: Callable[[Tensor], Tensor] = F.silu,
 ) -> Tensor:
     """EAGLE-3, arXiv 2503.01840: outputs of pairs of a state and the token behind it, the last on outputs of its own.
 
@@ -59,6 +63,7 @@ def eagle(
         states: Fused states of positions 0 to T - 1.
         before_residual: The sum around attention begins with the normed state.
         fed_back_normed: What is fed back is normed.
+        function: Of the gated product.
     """
     known = list(states)
     inputs: list[Tensor] = []
@@ -75,7 +80,7 @@ def eagle(
         inputs.append(torch.cat((token, hidden)))
         row = torch.stack(inputs)
         around = (hidden if before_residual else state) + last_attention(weights, prefix, row)
-        found.append(around + product(weights, prefix, around))
+        found.append(around + product(weights, prefix, around, function))
     return torch.stack(found)
 
 
@@ -89,10 +94,12 @@ def last_attention(weights: Tensors, prefix: str, rows: Tensor) -> Tensor:
     return gathered[0]
 
 
-def product(weights: Tensors, prefix: str, around: Tensor) -> Tensor:
+def product(
+    weights: Tensors, prefix: str, around: Tensor, function: Callable[[Tensor], Tensor] = F.silu
+) -> Tensor:
     """The other half of the layer."""
     inner = plain.normed(around, weights[f"{prefix}.post_attention_layernorm.weight"])
-    return plain.gated_product(weights, f"{prefix}.mlp", inner)
+    return plain.gated_product(weights, f"{prefix}.mlp", inner, function)
 
 
 def drafted(net: EagleNet, features: Tensor) -> Tensor:
@@ -239,6 +246,27 @@ def test_what_serving_engines_read_besides(tmp_path: Path, outer: str) -> None:
     fused = torch.cat(normed, dim=1) @ weights["fc.weight"].T + weights["fc.bias"]
     states = eagle(weights, "layers.0", embedding + 1.0, fused)
     same(drafted(net, features), 0.5 * law(weights, states[-2:], DRAFTED))
+
+
+TANH = partial(F.gelu, approximate="tanh")
+FUNCTIONS = {"gelu": F.gelu, "gelu_pytorch_tanh": TANH, "gelu_new": TANH, "swish": F.silu}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_the_gated_product(tmp_path: Path, name: str) -> None:
+    """The library takes that of the target, as of Gemma."""
+    target, embedding, _ = plain.target_folder(tmp_path / "t", num_hidden_layers=12)
+    weights = eagle_weights(plain.numbers(3), "layers.0", taps=3, rows=VOCAB)
+    config = {
+        "speculators_model_type": "eagle3",
+        "transformer_layer_config": {**LLAMA, "hidden_act": name},
+        "draft_vocab_size": VOCAB,
+    }
+    net = load_eagle(plain.write(tmp_path / "e", config, weights), target=str(target))
+    features = plain.numbers(9)(4, 3, WIDTH, size=1.0)
+    fused = features.flatten(1) @ weights["fc.weight"].T
+    states = eagle(weights, "layers.0", embedding, fused, function=FUNCTIONS[name])
+    same(drafted(net, features), law(weights, states[-2:]))
 
 
 def test_eagle3_that_reads_one_state(tmp_path: Path) -> None:
