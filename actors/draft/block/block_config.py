@@ -39,10 +39,13 @@ class BlockConfig(NetShape):
     kind: ClassVar[str] = "dspark"
 
     width: int
-    """D: numbers of a hidden state of the target, and of the draft model's own."""
+    """D: numbers of the draft model's own states."""
 
     taps: tuple[Layer, ...]
     """Layers of the target whose states are fused, as `exchange.feedback_request.Layer` counts them."""
+
+    target_width: int = 0
+    """Numbers of a hidden state of the target; 0: D."""
 
     num_layers: int = 2
     """Blocks of the draft model."""
@@ -115,6 +118,7 @@ class BlockConfig(NetShape):
 
     def __post_init__(self) -> None:
         check_sizes(self, SIZES)
+        check_sizes(self, ("target_width",), least=0)
         for name, most in (
             ("rank", self.vocab_size),
             ("first_slot", min(1, self.block - 1)),
@@ -141,9 +145,14 @@ class BlockConfig(NetShape):
         _ = self.request
 
     @property
+    def state_width(self) -> int:
+        """Numbers of a hidden state of the target."""
+        return self.target_width or self.width
+
+    @property
     def request(self) -> FeedbackRequest:
         """What is asked of the target."""
-        return FeedbackRequest(layers=self.taps, width=self.width)
+        return FeedbackRequest(layers=self.taps, width=self.state_width)
 
     @property
     def reach(self) -> int:

@@ -45,7 +45,7 @@ class BlockDrafter(StateDrafter):
         super().warm_up()
         config = self._blocks.net.config
         slot = self._blocks.acquire()
-        states = np.zeros((1, len(config.taps), config.width), np.float32)
+        states = np.zeros((1, len(config.taps), config.state_width), np.float32)
         self._blocks.tell(slot, 0, states)
         self._blocks.forward(
             Batch(

@@ -101,7 +101,7 @@ class BlockNet(nn.Module):
         self.register_buffer("_embedding_VD", embedding_VD, persistent=False)
         self.register_buffer("_head_VD", head_VD, persistent=False)
         self.register_buffer("_draft_ids", draft_ids, persistent=False)
-        self.fc = nn.Linear(len(config.taps) * config.width, config.width, bias=False)
+        self.fc = nn.Linear(len(config.taps) * config.state_width, config.width, bias=False)
         self.hidden_norm = nn.RMSNorm(config.width, config.eps)
         has_mask = config.mask_token_id is None
         self.mask_embed = nn.Parameter(embedding_VD.float().mean(dim=0)) if has_mask else None
@@ -123,7 +123,7 @@ class BlockNet(nn.Module):
         config = self.config
         states = features_TLD
         if config.normed_taps:
-            states = F.rms_norm(states, (config.width,), eps=config.eps)
+            states = F.rms_norm(states, (config.state_width,), eps=config.eps)
         rows = self.hidden_norm(self.fc(states.flatten(-2)))
         rotation = rotations(config, positions_T)
         return torch.stack(

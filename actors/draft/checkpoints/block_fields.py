@@ -72,6 +72,7 @@ def block_fields(
     return {
         "model_type": "dspark",
         **fields,
+        "target_width": whole(slots, "target_hidden_size", fields["width"]),
         "vocab_size": whole(layers, "vocab_size"),
         "block": count(slots, "block_size"),
         **_sight(layers, slots, fields["num_layers"]),

@@ -117,7 +117,7 @@ def _sizes(config: Mapping[str, Any], rows: int) -> dict[str, int]:
     """What the words of the tables stand for, as far as a net has it."""
     width = config["width"]
     rank, projects = config.get("rank", 0), config.get("projects", False)
-    target_width = config.get("target_width", width)
+    target_width = config.get("target_width") or width
     heads = config.get("head_dim", 0)
     reads = 2 if config["model_type"] == "eagle3" and not projects else 1
     return {

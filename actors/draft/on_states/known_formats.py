@@ -172,7 +172,7 @@ def check_fits(config: Mapping[str, Any], target: TargetShape | None) -> None:
         ("width", target.width, "numbers a hidden state"),
         ("vocab_size", target.vocab_size, "token ids"),
     ):
-        own = config.get(f"target_{name}", config[name])
+        own = config.get(f"target_{name}") or config[name]
         if own != its:
             raise UnfitCheckpoint(
                 f"it was made for {own} {words}, and the target {target.name} has {its}"

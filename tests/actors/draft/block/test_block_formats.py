@@ -440,6 +440,37 @@ def test_a_row_of_the_mask_of_another_width_is_refused(tmp_path: Path) -> None:
         load_block_net(folder, target=str(target))
 
 
+@pytest.mark.parametrize("kind", ["dflash", "library", "dspark"])
+def test_blocks_of_another_width_than_the_target(tmp_path: Path, kind: str) -> None:
+    """`target_hidden_size`, with an embedding and a head of their own."""
+    target, _, _ = plain.target_folder(tmp_path / "t", hidden_size=10)
+    draw = plain.numbers(6)
+    weights = plain.block_weights(draw, layers=1, taps=2)
+    weights["fc.weight"] = draw(WIDTH, 2 * 10)
+    tables = {f"{name}.weight": draw(VOCAB, WIDTH) for name in ("embed_tokens", "lm_head")}
+    own: dict[str, Any] = {"target_layer_ids": [0, BLOCKS - 1], "mask_token_id": MASK}
+    config = {**layers_of(1), "block_size": BLOCK, "target_hidden_size": 10, "dflash_config": own}
+    if kind == "library":
+        config = library("dflash", layers_of(1), target_hidden_size=10)
+    if kind == "dspark":
+        own |= {"projector_type": "dspark", "markov_rank": 0}
+    folder = plain.write(tmp_path / "d", config, weights | tables)
+    net = load_block_net(folder, target=str(target))
+    assert net.config.request.width == 10
+    given = plain.numbers(7)(LENGTH, 2, 10, size=1.0)
+    states = plain.block_states(
+        weights,
+        tables["embed_tokens.weight"],
+        given,
+        ANCHOR,
+        block=BLOCK,
+        mask_id=MASK,
+        layers=1,
+    )
+    expected = states @ tables["lm_head.weight"].T
+    same(drafted(net, given, [9, 4]), expected[:3] if kind == "dspark" else expected[1:4])
+
+
 @pytest.mark.parametrize("kind", ["dflash", "library"])
 def test_blocks_for_targets_of_gemma_have_its_function(tmp_path: Path, kind: str) -> None:
     """Of the gated product."""

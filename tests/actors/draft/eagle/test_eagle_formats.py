@@ -249,7 +249,12 @@ def test_what_serving_engines_read_besides(tmp_path: Path, outer: str) -> None:
 
 
 TANH = partial(F.gelu, approximate="tanh")
-FUNCTIONS = {"gelu": F.gelu, "gelu_pytorch_tanh": TANH, "gelu_new": TANH, "swish": F.silu}
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_pytorch_tanh": TANH,
+    "gelu_new": TANH,
+    "swish": F.silu,
+}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
