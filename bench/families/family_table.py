@@ -13,7 +13,10 @@ from bench.families.family_models import CONTEXT, WINDOW
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 TEXT = Path(__file__).parent / "models.md"
-"""What the page says besides the table."""
+"""What the page says besides the table, and besides the section of `BY_HAND`."""
+
+BY_HAND, TABLE = "## Draft checkpoints of other projects", "## Architectures"
+"""Headings of what stands in the page alone, and of what follows it."""
 
 EXACT = 2e-4
 """Greatest difference of logits that is rounding in float32, as a share of their standard deviation."""
@@ -49,11 +52,18 @@ class Verdict:
 
 def write(verdicts: Sequence[Verdict]) -> None:
     """Writes docs/models.md."""
-    PAGE.write_text(page(verdicts))
+    PAGE.write_text(page(verdicts, PAGE.read_text()))
 
 
-def page(verdicts: Sequence[Verdict]) -> str:
-    """The page."""
+def page(verdicts: Sequence[Verdict], before: str) -> str:
+    """The page.
+
+    Args:
+        verdicts: The table.
+        before: The page as it is, of which the section that is written by hand stays.
+    """
+    _, heading, section = before.partition(BY_HAND)
+    kept = heading + section.partition(TABLE)[0]
     exact = [each for each in verdicts if each.is_exact]
     wrong = [each for each in verdicts if not each.refused and not each.is_exact]
     refused = [each for each in verdicts if each.refused]
@@ -69,6 +79,7 @@ def page(verdicts: Sequence[Verdict]) -> str:
         rows=sum(each.num_rows for each in verdicts),
         worst=f"{worst:.0e}",
     )
+    parts = parts.replace(TABLE, kept + TABLE)
     rows = [f"| {each.name} | {_result(each)} | {each.reason} |" for each in verdicts]
     return "\n".join(
         [parts.rstrip(), "", "| architecture | result | why |", "| --- | --- | --- |", *rows, ""]
