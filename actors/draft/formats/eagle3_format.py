@@ -57,7 +57,8 @@ def _is_eagle3(checkpoint: Checkpoint) -> bool:
     config = checkpoint.config
     if kind_of(checkpoint) is not None or config.keys() & {"target_layer_ids", "dflash_config"}:
         return False
-    is_named = any("Eagle3" in name or "PEagle" in name for name in checkpoint.architectures)
+    names = " ".join(checkpoint.architectures).lower()
+    is_named = "eagle3" in names or "peagle" in names
     return is_named or ("draft_vocab_size" in config and "fc.weight" in checkpoint.shapes)
 
 

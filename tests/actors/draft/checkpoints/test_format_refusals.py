@@ -227,9 +227,15 @@ def test_modules_as_they_come_with_their_models(
     assert found_in(plain.write(tmp_path / "m", config, whole)) is None
 
 
-def test_a_net_for_mask_tokens_is_told_by_its_tensors(tmp_path: Path, target: str) -> None:
-    """P-EAGLE under the name of EAGLE-3, as engines want it."""
-    folder = plain.write(tmp_path / "e", EAGLE3, {"mask_hidden": torch.zeros(1)})
+@pytest.mark.parametrize(
+    "name", ["LlamaForCausalLMEagle3", "PEagleDraftModel", "PeagleLlamaForCausalLM"]
+)
+def test_a_net_for_mask_tokens_is_told_by_its_tensors(
+    tmp_path: Path, target: str, name: str
+) -> None:
+    """P-EAGLE, also under the name of EAGLE-3, as engines want it."""
+    config = {**EAGLE3, "architectures": [name]}
+    folder = plain.write(tmp_path / "e", config, {"mask_hidden": torch.zeros(1)})
     found = found_in(folder)
     assert found is not None
     with pytest.raises(UnfitCheckpoint, match=r"P-EAGLE .*mask_hidden"):
