@@ -17,7 +17,7 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
     Translation,
     UnfitCheckpoint,
 )
-from outrider.actors.draft.checkpoints.layer_fields import truth
+from outrider.actors.draft.checkpoints.layer_fields import number, truth
 
 BLOCK = re.compile(r"(?:medusa_head\.)?(\d+)\.(\d+)\.linear\.(weight|bias)")
 HEAD = re.compile(r"(?:medusa_head\.)?(\d+)\.(\d+)\.weight")
@@ -87,9 +87,6 @@ def _translation(
         aside[ids] = "the heads have rows for all of the target's tokens"
         ids = ""
     width = _width(checkpoint, own, tensors, target)
-    scale = config.get("logit_scale", 1.0)
-    if scale not in (None, 1, 1.0):
-        raise UnfitCheckpoint(f"logit_scale is {scale}; heads are not scaled here")
     return Translation(
         config={
             "model_type": "mlp_speculator",
@@ -103,6 +100,7 @@ def _translation(
             "feeds": "hidden",
             "num_residuals": len(depths),
             "residual_biases": any(name.endswith(".bias") for name in tensors),
+            "logit_scale": number(config, "logit_scale", 1.0),
             "tables": "own" if own else "target",
             "eos_token_ids": list(target.eos_token_ids) if target is not None else [],
         },

@@ -50,6 +50,9 @@ class SpeculatorConfig(NetShape):
     residual_biases: bool = True
     """Whether these have biases."""
 
+    logit_scale: float = 1.0
+    """What logits are multiplied by."""
+
     tables: str = "target"
     """Whose tables of tokens: the `target`'s embedding and head, frozen and not stored, through a linear map each; or its `own`."""
 

@@ -150,7 +150,7 @@ class SpeculatorNet(nn.Module):
 
     def logits(self, index: int, states: torch.Tensor) -> torch.Tensor:
         """Of the token after those that the states have seen [.., V]; minus infinity for those that no row of the head stands for."""
-        values = F.linear(*self.head(index, states))
+        values = F.linear(*self.head(index, states)) * self.config.logit_scale
         ids = self._draft_ids
         return values if ids is None else spread(values, ids, self.config.vocab_size)
 

@@ -108,6 +108,7 @@ def test_medusa_as_serving_engines_write_it(tmp_path: Path, is_shared: bool) -> 
         "vocab_size": VOCAB,
         "truncated_vocab_size": len(ids),
         "original_lm_head": is_shared,
+        "logit_scale": 0.5,
     }
     tensors = {**weights, "token_map": torch.tensor(ids)}
     net = load_speculator(plain.write(tmp_path / "m", config, tensors))
@@ -116,7 +117,7 @@ def test_medusa_as_serving_engines_write_it(tmp_path: Path, is_shared: bool) -> 
     for head in range(STAGES):
         output = weights[f"lm_heads.{0 if is_shared else head}.weight"]
         hidden = medusa(state, [(weights[f"blocks.{head}.layers.0.weight"], None)])
-        expected[head, ids] = output @ hidden
+        expected[head, ids] = 0.5 * (output @ hidden)
     same(chained(net, state, [4, 7, 1]), expected)
 
 
