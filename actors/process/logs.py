@@ -1,17 +1,20 @@
 """How the processes of the service write logs: one line an event, on stderr, for people or as JSON.
 
 Every line carries the name of its actor; lines about one request carry `request_id` at coordinator, target and drafter alike.
+A line that cannot be written, because the disk is full or nobody reads any more, is lost, and the work that it tells of goes on.
 """
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
 from collections.abc import MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
@@ -76,21 +79,22 @@ def configure_logs(settings: LogSettings, *, actor: str) -> None:
         if is_json
         else structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
     ]
+    stream: Any = _Lossy(sys.stderr)  # not a whole `TextIO`, but all that loggers ask of one
     last: list[structlog.types.Processor] = (
         [_TRACEBACKS, structlog.processors.JSONRenderer(default=repr)]
         if is_json
         else [
             structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+                colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
             )
         ]
     )
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(stream),
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -100,6 +104,25 @@ def configure_logs(settings: LogSettings, *, actor: str) -> None:
     # What other libraries tell at debug level, each look of gRPC at its loop among it, drowns our own.
     logging.basicConfig(level=max(number, logging.INFO), handlers=[handler], force=True)
     logging.captureWarnings(True)
+
+
+class _Lossy(io.TextIOBase):
+    """A stream for lines that may get lost."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str, /) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
 
 
 def _format_of_environment() -> LogFormat:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 import structlog
@@ -92,3 +94,25 @@ def test_what_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FORMAT_VARIABLE, "xml")
     with pytest.raises(ValueError, match="OUTRIDER_LOG_FORMAT is 'xml'; allowed: console, json"):
         configure_logs(LogSettings(), actor="a")
+
+
+@pytest.mark.parametrize("form", LogFormat)
+def test_a_line_that_cannot_be_written_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, form: LogFormat
+) -> None:
+    """Whoever logs on a full disk goes on with its work, with our own lines and with those of libraries."""
+    with open("/dev/full", "w", buffering=1) as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        configure_logs(LogSettings(level="info", format=form), actor="target-0")
+        log = structlog.get_logger("test")
+        for number in range(3):
+            log.warning("session ended", number=number)
+            logging.getLogger("library").warning("disk full")
+        try:
+            raise RuntimeError("of a request")
+        except RuntimeError:
+            log.exception("a request failed")
+        # What is still in its buffer fails again when it is closed.
+        monkeypatch.undo()
+        with suppress(OSError):
+            full.close()
