@@ -160,18 +160,20 @@ class Applier:
                 news.put_nowait(cluster_pb2.ApplyEvent(progress=text))
 
         try:
-            ending = await self._supervisor.change(changes, drain_s=drain_s, tell=tell)
+            try:
+                ending = await self._supervisor.change(changes, drain_s=drain_s, tell=tell)
+                self._config, self._replicas = wanted, kept(self._config, wanted, self._replicas)
+                self._note(scales(wanted, self._replicas))
+            finally:
+                # A further change may begin while the old drains: from here on it is no longer ours to say that there is none.
+                self._is_busy = False
+            news.put_nowait(cluster_pb2.ApplyEvent(applied=cluster_pb2.Applied()))
+            await ending
         except (PlacementError, LaunchFailed) as error:
             return f"{error}; what ran goes on as it was"
         else:
-            self._config, self._replicas = wanted, kept(self._config, wanted, self._replicas)
-            self._note(scales(wanted, self._replicas))
-            news.put_nowait(cluster_pb2.ApplyEvent(applied=cluster_pb2.Applied()))
-            self._is_busy = False  # A further change may begin while the old drains.
-            await ending
             return ""
         finally:
-            self._is_busy = False
             news.put_nowait(None)
 
     def _note(self, found: dict[str, ReplicaScale]) -> None:

@@ -203,6 +203,35 @@ async def test_two_changes_at_once_are_one_and_a_refusal(running: Running) -> No
     assert running.serving == {"t", "t-1", "coordinator"}
 
 
+async def test_the_end_of_what_one_change_replaced_lets_no_third_into_the_second(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change may begin while the old ones of the last drain. When they have ended it is still the one that is carried out."""
+    (replaced,) = running.host.of("d")
+    may_end = asyncio.Event()
+    end = replaced.stop
+
+    async def drains(grace_s: float) -> None:
+        await may_end.wait()
+        await end(grace_s)
+
+    monkeypatch.setattr(replaced, "stop", drains)
+    first = asyncio.create_task(running.apply(drafters=[{"model": "org/e"}]))
+    await until(lambda: "d" not in running.supervisor.configured)
+    may_load = running.host.slow["f"] = asyncio.Event()
+    second = asyncio.create_task(running.apply(drafters=[{"model": "org/f"}]))
+    await until(lambda: len(running.host.of("f")) == 1)
+    may_end.set()
+    await first
+    with pytest.raises(grpc.aio.AioRpcError, match="another change") as refused:
+        await running.apply(drafters=[{"model": "org/f"}, {"model": "org/g"}])
+    assert refused.value.code() is grpc.StatusCode.ABORTED
+    may_load.set()
+    await second
+    assert running.serving == {"t", "t-1", "f", "coordinator"}
+    assert [len(running.host.of(name)) for name in ("e", "f", "g")] == [1, 1, 0]
+
+
 async def test_no_actor_takes_the_name_that_a_replaced_one_runs_by(running: Running) -> None:
     """A model may be called as the second start of another one: neither takes the other's place."""
     old, new = [{"model": "org/llama3"}], [{"model": "org/llama3", "max_context": 64}]
