@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -47,6 +47,12 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 """Values of `--log-level`."""
 
 
+def _told(line: str) -> None:
+    """Tells whoever started the command, if that can be told: a service neither ends nor cuts its requests off for it."""
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+
+
 def serve(
     *,
     config: Path | None = None,
@@ -57,7 +63,7 @@ def serve(
     ready_file: Path | None = None,
     admin_file: Path | None = None,
     log_level: str = "warning",
-    report: Report = lambda line: print(line, file=sys.stderr, flush=True),
+    report: Report = _told,
 ) -> None:
     """Serves until SIGINT or SIGTERM, then drains and ends everything that was started. Blocks.
 
