@@ -108,7 +108,7 @@ class Connections:
         with self._lock:
             channels, self._channels = self._channels, {}
             running, self._running = list(self._running.items()), _Running()
-        for loop in {key[0] for key in channels}:
+        for loop in {*(key[0] for key in channels), *(loop for _, loop in running)}:
             calls = [call for call, its_loop in running if its_loop is loop]
             its_channels = [channel for key, channel in channels.items() if key[0] is loop]
             if loop is present or loop is None:

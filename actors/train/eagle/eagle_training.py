@@ -104,7 +104,7 @@ class EagleTraining:
         if not is_first():
             return {}
         net.requires_grad_(False).eval()
-        depth = min(net.config.deepest, options.row_length - options.prompt_length - 2)
+        depth = min(2 * net.config.num_steps, options.row_length - options.prompt_length - 2)
         reports = {
             "training": {
                 name: eagle_acceptance(net, one, self._target.head_VD, depth)

@@ -146,11 +146,25 @@ def test_nothing_is_said_without_states_nor_beyond_the_depth() -> None:
     slot = engine.acquire()
     assert not read(engine, slot, TEXT).any()
     engine.truncate(slot, 0)
-    tell(engine, slot, TEXT, features, range(6))
+    known = len(TEXT) - 1 - net.config.deepest
+    tell(engine, slot, TEXT, features, range(known))
     assert not read(engine, slot, TEXT).any()
-    engine.truncate(slot, 6)
-    tell(engine, slot, TEXT, features, range(6, 7))
-    assert read(engine, slot, TEXT[6:]).any()
+    engine.truncate(slot, known)
+    tell(engine, slot, TEXT, features, range(known, known + 1))
+    assert read(engine, slot, TEXT[known:]).any()
+
+
+def test_the_net_goes_on_through_two_trees() -> None:
+    """One that the target verifies and the next behind it: a net of five steps says something of sixteen tokens in a row behind the newest state."""
+    net = eagle_net(eagle_config(num_steps=5))
+    engine, features = engine_of(net), eagle_states(net.config, 12)
+    slot = engine.acquire()
+    tell(engine, slot, TEXT, features, range(len(TEXT) - 1))
+    read(engine, slot, TEXT)
+    path = [random.Random(2).randrange(24) for _ in range(16)]
+    logits = engine.forward([Rows(slot=slot, tokens=path, parents=range(-1, 15))])
+    wanted = plainly(net, features[: len(TEXT) - 1], [*TEXT, *path])[-1]
+    same(logits.values_RV[-1], net.logits(wanted))
 
 
 def test_an_abandoned_slot_tells_the_next_session_nothing() -> None:
