@@ -14,7 +14,7 @@ import pytest
 
 from outrider.actors.speculation import plugins, verifiers
 from outrider.actors.speculation.number_options import NumberOption
-from outrider.actors.speculation.plugins import Conflict, discover, field_docs
+from outrider.actors.speculation.plugins import Conflict, Discovered, discover, field_docs
 from outrider.actors.speculation.verifiers.exact_match import exact_match
 from outrider.actors.speculation.verify.verifier_spec import VerifierSpec
 
@@ -171,6 +171,22 @@ def test_methods_come_by_module_and_then_by_entry_point(words: ModuleType) -> No
     found = discover(words, type(sys.implementation), group="acme.words")
     assert list(found) == ["b", "a", "c", "d", "f", "e"]
     assert all(name == word.name for name, word in found.items())
+
+
+def test_methods_are_looked_for_once_and_not_before_one_is_asked_for() -> None:
+    """What offers methods may import what asks for them."""
+    looked: list[int] = []
+
+    def look() -> dict[str, EntryPoint]:
+        looked.append(len(looked))
+        return {name: EntryPoint(name, "acme", "acme.words") for name in ("b", "a")}
+
+    found = Discovered(look)
+    assert not looked
+    assert list(found) == ["b", "a"]
+    assert len(found) == 2
+    assert found["a"].name == "a"
+    assert looked == [0]
 
 
 def test_a_name_that_is_there_already_is_refused(words: ModuleType) -> None:

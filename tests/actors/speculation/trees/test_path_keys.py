@@ -49,6 +49,16 @@ def test_sums_and_products_over_paths(seed: int) -> None:
     assert multiply(factors, jumps).tolist() == pytest.approx(products)
 
 
+def test_keys_of_paths_keep_all_their_bits() -> None:
+    """Sums are taken modulo 2^64: a digit less, and nodes of different texts would be taken for one."""
+    keys = terms(np.arange(5), np.array([1, 2, 3, 1, 2]))
+    own = [int(key) for key in keys]
+    sums = add_up(keys, jumps_of(np.array([-1, 0, 1, -1, 3])))
+    wanted = [own[0], own[0] + own[1], own[0] + own[1] + own[2], own[3], own[3] + own[4]]
+    assert max(wanted) >= 2**64
+    assert sums.tolist() == [total % 2**64 for total in wanted]
+
+
 def test_no_more_jumps_than_there_are_levels() -> None:
     """None where all nodes are below the root, one for two levels, two for four: so many passes a sum costs."""
     parents = [np.array([-1, -1, -1]), np.array([-1, 0, 0]), np.array([-1, 0, 1, 2])]
