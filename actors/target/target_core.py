@@ -42,12 +42,16 @@ from outrider.actors.target.state.target_events import (
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.target.verify.commit import commit, end_sessions
+from outrider.actors.target.verify.drawing import NotNumbers
 from outrider.actors.target.verify.draws_by_kind import draws_by_kind
 from outrider.actors.target.verify.telling import tell_coordinators, tell_drafters
 from outrider.actors.target.verify.walks import Walks, moves_of
 from outrider.actors.tracing.recorder import Recorder
 
 _log = structlog.get_logger(__name__)
+
+REMEDY = "serve it with another dtype (float32 or bfloat16), or check its checkpoint"
+"""Where scores are not numbers: half precision overflows, and files are damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,21 +286,28 @@ class TargetCore:
 
     def apart(self, pass_: Pass, now: float) -> list[Pass]:
         """A pass that failed, session by session and without candidates, so that whatever one of them brought along costs the
-        others nothing but time."""
+        others nothing but time. Nothing of it stays in their slots: rows that are no numbers would spoil those that come."""
         self._tell()
         self.state.tally.failed_passes += 1
         passes = []
         for entry, row in enumerate(pass_.rows_E.tolist()):
-            self.state.engine.truncate(row, int(self.state.table.cached_S[row]))
+            cached = int(self.state.table.cached_S[row])
+            self.state.engine.release(row, keep=cached)
+            self.state.engine.acquire(row, keep=cached)
             passes.append(plain(pass_, entry, now=now))
         return passes
 
     def fail(self, pass_: Pass, error: Exception) -> None:
         """Ends the sessions of a pass that failed alone."""
+        message, code = f"the target pass failed: {type(error).__name__}: {error}", "ABORTED"
+        if isinstance(error, NotNumbers):
+            # They would not be elsewhere either.
+            dtype = str(self.state.engine.spec.dtype).removeprefix("torch.")
+            message, code = f"{error}, in {dtype}; {REMEDY}", "INTERNAL"
         for row in pass_.rows_E.tolist():
             session = self.state.sessions[row]
             _log.error("a session failed", request_id=session.request_id, exc_info=error)
-            self.state.fail(session, f"the target pass failed: {type(error).__name__}: {error}")
+            self.state.fail(session, message, code=code)
 
     def _start_sessions(self) -> None:
         """Takes over what others have computed before a session's first rows, unless one of them is still at it."""

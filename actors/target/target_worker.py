@@ -26,6 +26,7 @@ from outrider.actors.target.state.target_events import (
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.state.target_state import TargetState, random_handle
 from outrider.actors.target.target_core import Computed, TargetCore, Wait
+from outrider.actors.target.verify.drawing import NotNumbers
 from outrider.actors.tracing.recorder import Recorder
 
 MAX_FAILED_PASSES = 3
@@ -189,7 +190,7 @@ class TargetWorker:
         self._core.warm_up(self._clock)
 
     def _run(self, pass_: Pass) -> bool:
-        """Runs a pass, session by session if it raises. False: all of them failed, so the engine may be broken."""
+        """Runs a pass, session by session if it raises. False: no model ran, so the engine may be broken."""
         try:
             self._conclude(pass_, self._compute(pass_))
         except _ModelError as raised:
@@ -205,6 +206,8 @@ class TargetWorker:
             except _ModelError as raised:
                 self._core.fail(alone, raised.cause)
                 self._flush()
+                # It ran, and a restart would give the same.
+                succeeded |= isinstance(raised.cause, NotNumbers)
         return succeeded
 
     def _compute(self, pass_: Pass) -> Computed:

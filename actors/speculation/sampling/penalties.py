@@ -15,7 +15,8 @@ from torch import Tensor
 from outrider.actors.speculation.options import Sampling
 
 MOST_SCORE = 1e37
-"""Greatest score after the repetition penalty. A tiny penalty would make it infinite, and infinite scores have no law."""
+"""Greatest score after the repetition penalty, unless it was greater before. A tiny penalty would make it infinite, and infinite scores have
+no law; those that the model itself gave stay what they are."""
 
 
 class Penalties:
@@ -66,8 +67,9 @@ class Penalties:
     def _penalise(self, scores: Tensor, counts: Tensor) -> Tensor:
         """Penalise scores of tokens that were seen, `counts` times in the output; elementwise."""
         if self._repetition is not None:
+            most = scores.clamp(min=MOST_SCORE)
             scores = torch.where(scores > 0, scores / self._repetition, scores * self._repetition)
-            scores = scores.clamp(max=MOST_SCORE)
+            scores = scores.minimum(most)
         # Not of a comparison: a truth times a number has the process's default type.
         presence = counts.clamp(max=1.0) * self._presence
         return scores - (presence + counts * self._frequency)

@@ -258,10 +258,10 @@ class TargetState:
                 self.say(Finished(owner=owner, reason=Finish.ABORTED, stats=session.stats()))
             self.drop(session)
 
-    def fail(self, session: TargetSession, message: str) -> None:
-        """Ends a session that cannot go on here; its coordinator opens it again, elsewhere if it can. What is in its slot may
-        be why, so nobody gets that."""
-        self.say(Failed(owner=session.owner, code="ABORTED", message=message))
+    def fail(self, session: TargetSession, message: str, *, code: str) -> None:
+        """Ends a session that cannot go on here; if the code is ABORTED, its coordinator opens it again, elsewhere if it can. What is in
+        its slot may be why, so nobody gets that."""
+        self.say(Failed(owner=session.owner, code=code, message=message))
         self.drop(session, keeps=False)
 
     def drop(self, session: TargetSession, *, keeps: bool = True) -> None:

@@ -33,6 +33,7 @@ from outrider.actors.target.verify.device_walk import (
     draw_rows,
     walk_rows,
 )
+from outrider.actors.target.verify.drawing import check_numbers
 from outrider.actors.target.verify.host_drawing import HostDraws
 from outrider.actors.target.verify.walks import Read, Walks
 
@@ -91,9 +92,9 @@ class DeviceDraws:
             draws.tokens_R, sent["parents"], sent["tokens"], sent["roots"], steps
         )
         tokens_BT = at_visited(draws.tokens_R, visited_BT)
-        margins_BT = at_visited(draws.margins_R, visited_BT)
+        told_BT2 = at_visited(torch.stack((draws.margins_R, draws.bests_R), dim=1), visited_BT)
         reported = self._report(pass_, forest, rows_B, values_RV, visited_BT, tokens_BT)
-        parts = [visited_BT, tokens_BT, _integers(margins_BT), *reported.values()]
+        parts = [visited_BT, tokens_BT, _integers(told_BT2), *reported.values()]
         arriving = to_host(torch.cat([part.reshape(-1) for part in parts]))
         near_ties_B = table.near_ties_S[rows_B]
 
@@ -239,7 +240,8 @@ def _read_walks(
     """Notes what was decided; returns what else came."""
     num_trees, num_rows = len(forest.entries_B), len(forest.parents_R)
     size = num_trees * steps
-    visited_BT, tokens_BT, margins_BT = host[: 3 * size].reshape(3, num_trees, steps)
+    visited_BT, tokens_BT = host[: 2 * size].reshape(2, num_trees, steps)
+    told_BT2 = _floats(host[2 * size : 4 * size].reshape(num_trees, steps, 2))
     # As `coupled.walk`: the last token is always the draw after the last accepted node.
     counts_B = np.minimum((visited_BT < num_rows).sum(axis=1), forest.limits_B)
     is_walked_BT = np.arange(steps) < counts_B[:, None]
@@ -247,9 +249,10 @@ def _read_walks(
     walks.tokens_ET[forest.entries_B] = np.where(is_walked_BT, tokens_BT, 0)
     nodes_BT = visited_BT[:, 1:] - forest.starts_B[:-1, None] - 1
     walks.nodes_ET[forest.entries_B, : steps - 1] = np.where(is_walked_BT[:, 1:], nodes_BT, -1)
-    close_BT = (_floats(margins_BT) < near_ties_B[:, None]) & is_walked_BT
+    check_numbers(told_BT2[..., 1][is_walked_BT])
+    close_BT = (told_BT2[..., 0] < near_ties_B[:, None]) & is_walked_BT
     walks.near_ties_E[forest.entries_B] = close_BT.sum(axis=1)
-    return host[3 * size :]
+    return host[4 * size :]
 
 
 def _read_logprobs(

@@ -23,6 +23,9 @@ class Draws:
     margins_R: Tensor
     """float32; by how much each beats the second best: infinite if only one token is possible, 0 if none is."""
 
+    bests_R: Tensor
+    """float32; its score."""
+
 
 def draw_rows(scores_RV: Tensor, noise_DV: Tensor | None, noise_R: Tensor) -> Draws:
     """Draws a token at every row: `draw.draw` and `draw.margins` in one.
@@ -38,7 +41,7 @@ def draw_rows(scores_RV: Tensor, noise_DV: Tensor | None, noise_R: Tensor) -> Dr
     best_R = perturbed_RV.gather(1, tokens_R1).squeeze(1)
     second_R = perturbed_RV.scatter(1, tokens_R1, -torch.inf).amax(dim=1)
     margins_R = (best_R - second_R).masked_fill(best_R == -torch.inf, 0.0)
-    return Draws(tokens_R=tokens_R, margins_R=margins_R)
+    return Draws(tokens_R=tokens_R, margins_R=margins_R, bests_R=best_R)
 
 
 def walk_rows(
@@ -72,5 +75,5 @@ def walk_rows(
 
 
 def at_visited(values_R: Tensor, visited_BT: Tensor) -> Tensor:
-    """Values of the visited rows, the last row's where a walk has ended. Shape (B, T)."""
+    """Values of the visited rows, the last row's where a walk has ended. Shape (B, T), and that of a row's values."""
     return values_R[visited_BT.clamp(max=len(values_R) - 1)]

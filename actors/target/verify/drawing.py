@@ -6,6 +6,8 @@ which is what makes their outputs equal.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -24,9 +26,29 @@ measured on the shipped and on random models (docs/exactness.md). Of float32, wh
 have in any case: five times what was measured."""
 
 
-def draw_rows(perturbed_NV: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The draw of each row, the least token id where several are best, and its margin: infinite if only one token is possible, 0 if
-    none is.
+Float32s = NDArray[np.float32]
+
+
+class NotNumbers(ArithmeticError):
+    """The model gave no scores that a token could be drawn from."""
+
+
+def check_numbers(best: NDArray[Any]) -> None:
+    """Makes sure that draws were made from numbers: of a row with anything else, that is the best score.
+
+    Args:
+        best: Of each draw that counts, the score that won.
+
+    Raises:
+        NotNumbers: One is NaN or infinite.
+    """
+    if not np.isfinite(best).all():
+        raise NotNumbers("the target model's scores are not numbers (NaN or infinite)")
+
+
+def draw_rows(perturbed_NV: Float32s) -> tuple[NDArray[np.int64], Float32s, Float32s]:
+    """The draw of each row, the least token id where several are best; its margin, infinite if only one token is possible, 0 if
+    none is; and its score.
 
     Args:
         perturbed_NV: Scores with noise. Written into.
@@ -36,8 +58,8 @@ def draw_rows(perturbed_NV: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDA
     best_N = perturbed_NV[rows, tokens_N]
     perturbed_NV[rows, tokens_N] = -np.inf
     margins_N = np.zeros(len(rows), np.float32)
-    np.subtract(best_N, perturbed_NV.max(axis=1), out=margins_N, where=best_N != -np.inf)
-    return tokens_N, margins_N
+    np.subtract(best_N, perturbed_NV.max(axis=1), out=margins_N, where=np.isfinite(best_N))
+    return tokens_N, margins_N, best_N
 
 
 def near_tie(dtype: torch.dtype, temperature: float) -> float:

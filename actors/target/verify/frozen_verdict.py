@@ -33,7 +33,7 @@ from outrider.actors.target.state.frozen_store import FrozenStore
 from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.target_events import Logprob
 from outrider.actors.target.state.target_session import TargetSession
-from outrider.actors.target.verify.drawing import logprob_of
+from outrider.actors.target.verify.drawing import check_numbers, logprob_of
 from outrider.actors.target.verify.walks import Read, Walks
 
 
@@ -64,10 +64,12 @@ class TargetRows:
             self._rows.update(enumerate(self._softmax(range(tree.num_nodes + 1))))
 
     def __getitem__(self, row: int, /) -> Float64s:
-        """The distribution after node `row - 1`, float64 (V,)."""
+        """The distribution after node `row - 1`, float64 (V,). Raises NotNumbers if the model's scores give none."""
         made = self._rows.get(row)
         if made is None:
             made = self._rows[row] = self._make(row)
+        # One score that is none makes all of them NaN.
+        check_numbers(made[:1])
         return made
 
     def _make(self, row: int) -> Float64s:
@@ -76,8 +78,10 @@ class TargetRows:
             made_V: Float64s = made_NV[0]
             return made_V
         scores_1V = self._scores(range(row, row + 1))
+        token = int(draw(scores_1V, None))
+        check_numbers(scores_1V[:, token].cpu().numpy())
         probs_V = np.zeros(scores_1V.shape[1])
-        probs_V[int(draw(scores_1V, None))] = 1.0
+        probs_V[token] = 1.0
         return probs_V
 
     def _softmax(self, rows: range) -> Float64s:

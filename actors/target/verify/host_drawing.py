@@ -23,7 +23,7 @@ from outrider.actors.target.state.passes import Pass
 from outrider.actors.target.state.session_table import SessionTable
 from outrider.actors.target.state.target_events import Logprob
 from outrider.actors.target.state.target_session import TargetSession
-from outrider.actors.target.verify.drawing import draw_rows, logprob_of
+from outrider.actors.target.verify.drawing import check_numbers, draw_rows, logprob_of
 from outrider.actors.target.verify.walks import Read, Walks
 
 Float32s = NDArray[np.float32]
@@ -63,6 +63,8 @@ class Family:
             self.is_within_N = pass_.depths_N < remaining_S[pass_.rows_E[entries_N]]
         self.drawn_P = np.full(self.end + 1, -1)
         self.margins_P = np.full(self.end + 1, np.inf, np.float32)
+        self.bests_P = np.zeros(self.end + 1, np.float32)
+        """The score of what was drawn."""
         self.nexts_P = np.full(self.end + 1, self.end)
         """The child that was drawn, of siblings with equal tokens the first."""
 
@@ -138,7 +140,8 @@ class HostDraws:
             slots_A = pass_.rows_E[family.entries_P[places_A]]
             scores_AV = self._scores(values_RV, family.rows_P[places_A], slots_A)
             self._perturb(scores_AV, slots_A, family.depths_P[places_A])
-            family.draw(places_A, *draw_rows(scores_AV))
+            tokens_A, margins_A, family.bests_P[places_A] = draw_rows(scores_AV)
+            family.draw(places_A, tokens_A, margins_A)
         paths: dict[int, list[int]] = {}
         visited = [len(pass_.tokens_N) + entries_B]
         while True:
@@ -152,8 +155,11 @@ class HostDraws:
                 if not is_plain:
                     self._transform(scores_AV, values_RV, rows_A, slots_A, depth, paths)
                 self._perturb(scores_AV, slots_A, depth)
-                family.draw(at_A, *draw_rows(scores_AV))
+                tokens_A, margins_A, family.bests_P[at_A] = draw_rows(scores_AV)
+                family.draw(at_A, tokens_A, margins_A)
                 if not is_plain:
+                    # There is nothing to report of what is none.
+                    check_numbers(family.bests_P[at_A])
                     tokens_A = family.drawn_P[at_A]
                     for slot, token in zip(slots_A.tolist(), tokens_A.tolist(), strict=True):
                         paths.setdefault(slot, []).append(token)
@@ -225,6 +231,7 @@ class HostDraws:
 def _walks_of(
     pass_: Pass, family: Family, entries_B: Int64s, visited_BT: Int64s, near_ties_B: Any
 ) -> Walks:
+    check_numbers(family.bests_P[visited_BT])
     walks = Walks.empty(len(pass_.rows_E), visited_BT.shape[1])
     is_walked_BT = visited_BT < family.end
     walks.counts_E[entries_B] = is_walked_BT.sum(axis=1)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from tests.actors.engine.script import CONTEXT, VOCAB_SIZE, PlainLogits, Script, worst_error
+from tests.actors.target.state.chaos import Harness, opening, run_chaos, run_plain
 from tests.devices import CUDA
 from transformers import PreTrainedModel
 
@@ -20,6 +21,8 @@ from outrider.actors.engine.kv.added_rows import AddedRows, Words
 from outrider.actors.engine.kv.storage import Storage
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
 from outrider.actors.engine.protocol import Engine, Int64s, Moves, NoFreeSlot, Rows, SlotOverflow
+from outrider.actors.speculation.options import Sampling
+from outrider.actors.target.state.target_events import Finished
 
 MakeEngine = Callable[..., TransformersEngine]
 
@@ -404,3 +407,21 @@ def test_settings_beyond_the_model_or_the_machine(make_engine: MakeEngine) -> No
         make_engine("llama", num_slots=10**9)
     with pytest.raises(ValueError, match="num_slots is 0"):
         make_engine("llama", num_slots=0)
+
+
+@pytest.mark.parametrize("way", ["off", "on"])
+def test_candidates_that_are_no_numbers_cost_their_pass_only(
+    way: str, make_engine: MakeEngine
+) -> None:
+    """A row of NaN makes all others of its tree NaN, and those of later ones if it stays in the slot; texts are those of plain decoding."""
+    bad = 5
+    sampling = Sampling(seed=3, max_tokens=25, temperature=0.8, logit_bias={bad: -100.0})
+    events = [opening(i, sampling, prompt=[1 + i] * (2 + 9 * i)) for i in range(3)]
+    plain = run_plain(Harness(make_engine("llama", cuda_graphs=way)), events)
+    engine = make_engine("llama", cuda_graphs=way)
+    with torch.no_grad():
+        engine._model.get_parameter("model.embed_tokens.weight")[bad] = torch.nan
+    harness = Harness(engine)
+    assert run_chaos(harness, events, random.Random(1)) == plain
+    assert harness.worker.state.tally.failed_passes > 0
+    assert all(isinstance(harness.end(session), Finished) for session in plain)

@@ -17,8 +17,9 @@ def test_rows_at_once_are_drawn_like_one() -> None:
         scores_NV[:100] = torch.randint(-3, 3, (100, width), generator=generator).float()
         excluded_NV = torch.rand((300, width), generator=generator)
         scores_NV[excluded_NV < torch.linspace(0.0, 1.2, 300)[:, None]] = -torch.inf
-        tokens_N, margins_N = draw_rows(scores_NV.numpy().copy())
+        tokens_N, margins_N, bests_N = draw_rows(scores_NV.numpy().copy())
         assert tokens_N.tolist() == draw(scores_NV, None).tolist()
+        assert bests_N.tolist() == scores_NV.amax(dim=1).tolist()
         if width > 1:
             expected_N = margins(scores_NV, None)
             assert torch.isinf(expected_N).any()
