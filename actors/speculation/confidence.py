@@ -25,7 +25,7 @@ import torch
 
 
 def row_confidence(scores_RV: torch.Tensor) -> torch.Tensor:
-    """Confidence of each row, float32 (R,), in [0, 1].
+    """Confidence of each row, float32 (R,), in [0, 1]; 0 where scores are no numbers.
 
     Args:
         scores_RV: float32; what the drafter ranks tokens by: logits over temperature, with the noise under coupled
@@ -43,7 +43,7 @@ def row_confidence(scores_RV: torch.Tensor) -> torch.Tensor:
     by_score_R = torch.sigmoid(scores_R2[:, 0] - scores_R2[:, 1])
     by_prob_R = probs_R2[:, 0] - probs_R2[:, 1]
     confidence_R: torch.Tensor = (by_entropy_R + by_score_R + by_prob_R) / 3.0
-    return confidence_R
+    return confidence_R.nan_to_num_(0.0)
 
 
 def confident_length(confidence: float, *, longest: int, aggressiveness: float = 1.0) -> int:

@@ -262,6 +262,8 @@ class SampledDrafter:
             return []
         # At once, because a softmax of many rows costs little more than one of few.
         probs_RV = torch.softmax(torch.cat(scores).double(), dim=-1).cpu().numpy()
+        # Scores that are no numbers say nothing: any law will do, as long as it is the one that is drawn from.
+        probs_RV[np.isnan(probs_RV[:, 0])] = 1.0 / probs_RV.shape[1]
         logits.wait()
         grown: list[DraftSession] = []
         first = 0
