@@ -4,12 +4,14 @@ One turn of whoever drives it: `take` what arrived, `begin` a pass, send `take_r
 so answered before the next pass: what already grew below the new base goes out first, if it is due. Between verdicts trees
 grow until everything worth running is run.
 
-Invariants: a session's state changes only here; a failure of the drafting method ends the sessions it was working on,
-never the drafter; a target that sends nonsense costs its own sessions at most.
+Invariants: a session's state changes only here; a failure of the drafting method ends the session it was working on, never the
+drafter. If it was working on several, it begins anew with each of them by itself, and only those end for which it fails again. A target
+that sends nonsense costs its own sessions at most.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 import grpc
@@ -46,6 +48,7 @@ from outrider.actors.draft.verdict_intake import VerdictIntake
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.tracing.recorder import Recorder
 
+Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 
 NOBODY = np.zeros(0, np.int64)
@@ -86,6 +89,7 @@ class DraftCore:
             max_ahead=max_ahead,
             bytes_per_token=bytes_per_token,
             lockstep=lockstep,
+            fail=self._fail,
         )
         self.recording = DraftRecording(recorder or Recorder(), sessions, max_ahead=max_ahead)
         """For a timeline."""
@@ -104,8 +108,11 @@ class DraftCore:
             lockstep=lockstep,
             say=lambda report: self._reports.append(report),
             fail=self._fail,
+            apart=self._apart,
             end=self._end,
         )
+        self._alone: deque[DraftSession] = deque()
+        """Sessions of a pass that failed, each of which has its next one by itself."""
         self._plan: DraftPass | None = None
         """The pass that was begun last, and when."""
         self._began = 0.0
@@ -203,27 +210,60 @@ class DraftCore:
 
     def begin(self, now: float) -> DraftPass | None:
         """The next pass, whose batch is to be run; None: there is nothing to do until something arrives."""
-        if self._plan is not None:
-            self.drafter.took(self._plan, now - self._began)
-            self._plan = None
         sessions = self.sessions
+        if self._plan is not None:
+            done, self._plan = self._plan, None
+            try:
+                self.drafter.took(done, now - self._began)
+            except Exception as error:  # noqa: BLE001 - whatever a method raises must not end the drafter
+                self._raised(done.rows_E, error)
         sessions.ready_s_S[self._grown] = np.fmin(sessions.ready_s_S[self._grown], now)
         self._grown = NOBODY
         is_able_S = sessions.is_attached_S & np.isnan(sessions.asked_at_S)
         np.logical_and(is_able_S, sessions.credits_S, out=is_able_S)
         is_able_S[sessions.is_waiting_S] = False
-        able = is_able_S.nonzero()[0]
-        plan = None
-        if len(able):
-            try:
-                plan = self.drafter.plan(able)
-            except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the drafter
-                self._fail(able, error)
-        self._plan, self._began = plan, now
+        plan = self._planned(is_able_S)
+        self._began = now
         self._reports += self._sender.due(plan, now, self._counts, self.recording)
-        if plan is not None:
-            self.recording.begin_pass()
+        if plan is None:
+            return None
+        if not sessions.is_attached_S[plan.rows_E].all():
+            # The method has failed for one of them meanwhile.
+            return self.begin(now)
+        self._plan = plan
+        self.recording.begin_pass()
         return plan
+
+    def _planned(self, is_able_S: Bools) -> DraftPass | None:
+        """What the method does next, for a session that is to be by itself or for all that are able."""
+        has_failed = False
+        while True:
+            rows_E = self._next_alone(is_able_S)
+            is_alone = len(rows_E) > 0
+            if not is_alone:
+                rows_E = (is_able_S & self.sessions.is_attached_S).nonzero()[0]
+            if not len(rows_E):
+                return None
+            try:
+                plan = self.drafter.plan(rows_E)
+            except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the drafter
+                if has_failed and not is_alone:
+                    # Each of them was fine by itself.
+                    self._fail(rows_E, error)
+                    return None
+                self._raised(rows_E, error)
+                has_failed |= not is_alone
+                continue
+            if plan is not None or not is_alone:
+                return plan
+
+    def _next_alone(self, is_able_S: Bools) -> Int64s:
+        """The next session that is to have a pass by itself and is able to; none of those that are not now."""
+        while self._alone:
+            session = self._alone.popleft()
+            if self.sessions.sessions[session.row] is session and is_able_S[session.row]:
+                return np.array([session.row])
+        return NOBODY
 
     def finish(self, plan: DraftPass, logits: Logits | None) -> None:
         """Takes in what a pass gave.
@@ -249,9 +289,9 @@ class DraftCore:
         self.recording.end_pass(grown)
 
     def fail(self, plan: DraftPass, error: Exception) -> None:
-        """Takes in that a pass could not be run: its sessions end."""
+        """Takes in that a pass could not be run: its session ends; of several each has one by itself."""
         self._plan = None
-        self._fail(plan.rows_E, error)
+        self._raised(plan.rows_E, error)
 
     def take_reports(self) -> list[Report]:
         """What is to be said, in order."""
@@ -264,6 +304,26 @@ class DraftCore:
         """Forgets every session, silently."""
         for session in self.sessions:
             self._drop(session)
+
+    def _raised(self, rows_E: Int64s, error: Exception) -> None:
+        """Takes in that the method raised at work on some sessions."""
+        rows_E = rows_E[self.sessions.is_attached_S[rows_E]]
+        if len(rows_E) > 1:
+            self._alone.extend(self.sessions.at(row) for row in self._apart(rows_E, error).tolist())
+        else:
+            self._fail(rows_E, error)
+
+    def _apart(self, rows_E: Int64s, error: Exception) -> Int64s:
+        """Has the method begin anew with the texts of several sessions: nobody knows for which of them it raised, and what it was at may
+        be half done. Returns those that go on."""
+        sessions = [self.sessions.at(row) for row in rows_E.tolist()]
+        self._note_failure(sessions, error)
+        for session in sessions:
+            try:
+                self.drafter.rewrite(session, session.length)
+            except Exception as again:  # noqa: BLE001 - whatever a model raises must not end the drafter
+                self._fail(np.array([session.row]), again)
+        return rows_E[self.sessions.is_attached_S[rows_E]]
 
     def _fail(self, rows_E: Int64s, error: Exception) -> None:
         rows = rows_E.tolist()

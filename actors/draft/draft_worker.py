@@ -12,6 +12,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+import structlog
+
 from outrider.actors.draft.draft_core import DraftCore
 from outrider.actors.draft.state.draft_events import Event, Report
 from outrider.actors.draft.state.draft_stats import DraftStats
@@ -22,6 +24,8 @@ NAP_S = 0.5
 
 BUSY_WINDOW_S = 5.0
 """Time over which the busy fraction is taken."""
+
+_log = structlog.get_logger(__name__)
 
 
 class DraftWorker:
@@ -71,7 +75,11 @@ class DraftWorker:
     @property
     def num_free_slots(self) -> int:
         """Sessions that can be attached."""
-        return self.core.drafter.num_free_slots
+        try:
+            return self.core.drafter.num_free_slots
+        except Exception as error:  # noqa: BLE001 - whatever a method raises must not end the drafter
+            _log.error("a drafting method does not tell its free slots", error=repr(error))
+            return self.num_slots - len(self.core.sessions)
 
     @property
     def num_slots(self) -> int:

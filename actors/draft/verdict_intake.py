@@ -44,6 +44,7 @@ class VerdictIntake:
         lockstep: bool,
         say: Callable[[Report], None],
         fail: Callable[[Int64s, Exception], None],
+        apart: Callable[[Int64s, Exception], Int64s],
         end: Callable[[Iterable[int], str], None],
     ) -> None:
         """
@@ -55,6 +56,7 @@ class VerdictIntake:
             lockstep: Nothing that was sent before a verdict is of use after it.
             say: Takes what is to be said.
             fail: Ends the sessions that the method was working on when it raised.
+            apart: Has it begin anew with each of several, and gives those that go on.
             end: Ends sessions, with the reason.
         """
         self._sessions = sessions
@@ -64,6 +66,7 @@ class VerdictIntake:
         self._lockstep = lockstep
         self._say = say
         self._fail = fail
+        self._apart = apart
         self._end = end
 
     def take_verdicts(self, link: int, verdicts: Verdicts, now: float) -> None:
@@ -120,8 +123,9 @@ class VerdictIntake:
         sessions.epochs_S[rows_E] = verdicts.epochs_E[entries]
         self._take_roots(verdicts, entries, rows_E)
         tokens_ET, counts_E = judged.fresh_ET[of], judged.counts_E[of]
-        if not self._follow(rows_E, tokens_ET, counts_E, verdicts.hashes_E[entries]):
-            return
+        self._follow(rows_E, tokens_ET, counts_E, verdicts.hashes_E[entries])
+        stays_E = sessions.is_attached_S[rows_E]
+        rows_E, entries = rows_E[stays_E], entries[stays_E]
         starving_E = sessions.is_awaited_S[rows_E] = verdicts.starving_E[entries]
         if np.count_nonzero(starving_E):
             # What the target took in below here was dropped. The rest is on its way.
@@ -173,19 +177,23 @@ class VerdictIntake:
 
     def _follow(
         self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s, hashes_E: NDArray[np.uint64]
-    ) -> bool:
-        """Commits tokens."""
+    ) -> None:
+        """Commits tokens; ends the sessions for which the method raises."""
         sessions = self._sessions
         try:
             foreseen_E = self._drafter.follow(rows_E, tokens_ET, counts_E)
         except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the drafter
-            self._fail(rows_E, error)
-            return False
+            if len(rows_E) == 1:
+                self._fail(rows_E, error)
+                return
+            for entry in np.isin(rows_E, self._apart(rows_E, error)).nonzero()[0].tolist():
+                one = slice(entry, entry + 1)
+                self._follow(rows_E[one], tokens_ET[one], counts_E[one], hashes_E[one])
+            return
         sessions.append(rows_E, tokens_ET, counts_E)
         sessions.hashes_S[rows_E] = hashes_E
         self._feedback.grown(rows_E)
         self._committed(rows_E, int(counts_E.sum()), int(foreseen_E.sum()))
-        return True
 
     def _committed(self, rows_E: Int64s, num_tokens: int, num_foreseen: int) -> None:
         sessions = self._sessions

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,12 +11,14 @@ from outrider.actors.draft.sending.pace import LEAST_TRIP, TargetPace
 from outrider.actors.draft.sending.unsent import node_bytes, take_unsent
 from outrider.actors.draft.state.draft_events import CandidatesSent
 from outrider.actors.draft.state.draft_recording import DraftRecording
-from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions, OwnTrees
 from outrider.actors.draft.state.draft_stats import Counts
 from outrider.actors.draft.state.drafter import Drafter, DraftPass
 from outrider.actors.exchange.candidates import ENTRY_BYTES, Candidates
 from outrider.actors.exchange.verdicts import Verdicts
+from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 
+Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 
 
@@ -29,14 +33,16 @@ class Sender:
         max_ahead: int,
         bytes_per_token: float,
         lockstep: bool,
+        fail: Callable[[Int64s, Exception], None],
     ) -> None:
-        """As `DraftCore`."""
+        """As `DraftCore`; `fail` ends sessions for which the method raises."""
         self._sessions = sessions
         self._drafter = drafter
         self._max_ahead = max_ahead
         self._price = 0.0 if lockstep else 1.0 / bytes_per_token
         """Of a byte, in tokens."""
         self._lockstep = lockstep
+        self._fail = fail
         self._paces: dict[int, TargetPace] = {}
 
     def attached(self, session: DraftSession, round_trip_s: float) -> None:
@@ -118,18 +124,38 @@ class Sender:
         sessions = self._sessions
         if self._lockstep:
             ready = ~sessions.is_waiting_S[rows]
-            ready[ready] = self._drafter.is_complete(rows[ready])
+            ready[ready] = self._is_complete(rows[ready])
             rows = rows[ready]
         sessions.is_dirty_S[rows] = False
         candidates = self._candidates(link, rows, now)
         wanted = rows[sessions.credits_S[rows] != 0]
-        own = [tree for trees in sessions.own_trees for tree in trees.take_unsent(wanted)]
+        own = [tree for trees in sessions.own_trees for tree in self._own(trees, wanted)]
         if candidates is None and not own:
             return None
         if self._lockstep:
             handles = np.array([tree.handle for tree in own], np.uint64)
             sessions.is_waiting_S[sessions.rows_of(link, handles)] = True
         return CandidatesSent(link=link, candidates=candidates, own_trees=tuple(own))
+
+    def _is_complete(self, rows_E: Int64s) -> Bools:
+        """As `Drafter.is_complete`; not, where that raises."""
+        try:
+            return self._drafter.is_complete(rows_E)
+        except Exception as error:  # noqa: BLE001 - whatever a method raises must not end the drafter
+            if len(rows_E) > 1:
+                return np.concatenate([self._is_complete(row_1) for row_1 in rows_E[:, None]])
+            self._fail(rows_E, error)
+            return np.zeros(len(rows_E), np.bool_)
+
+    def _own(self, trees: OwnTrees, rows_E: Int64s) -> list[FrozenCandidates]:
+        """As `OwnTrees.take_unsent`; none, where that raises."""
+        try:
+            return trees.take_unsent(rows_E)
+        except Exception as error:  # noqa: BLE001 - whatever a method raises must not end the drafter
+            if len(rows_E) > 1:
+                return [tree for row_1 in rows_E[:, None] for tree in self._own(trees, row_1)]
+            self._fail(rows_E, error)
+            return []
 
     def _candidates(self, link: int, rows_E: Int64s, now: float) -> Candidates | None:
         if not len(rows_E):
