@@ -15,6 +15,7 @@ from pydantic import ValidationError, model_validator
 
 from outrider.actors.draft.choice.drafter_registry import DRAFTERS, served_verifiers
 from outrider.actors.engine.profiles import DEVICE_PREFIX
+from outrider.actors.speculation.policies import LengthChoice
 from outrider.cluster.config.config_actors import DrafterConfig, TargetConfig
 from outrider.cluster.config.config_emulation import emulated
 from outrider.cluster.config.config_errors import ConfigError, ConfigProblem, problems_of
@@ -100,6 +101,23 @@ class Config(Section):
         if methods and not any(verifier in served_verifiers(one) for one in methods.values()):
             raise ValueError(
                 f"speculation.verifier is {verifier!r}, which needs a drafter that gives probabilities; {', '.join(methods)} give none"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_draft_length(self) -> Self:
+        """Refuses a draft length that none of the drafters offers: requests that name none would be decoded plainly."""
+        length = self.speculation.draft_length
+        offered = {
+            drafter.name: DRAFTERS[drafter.method].lengths(drafter.model or "")
+            for drafter in self.drafters
+        }
+        if offered and not any(length in one for one in offered.values()):
+            offers = (f"{name} offers {', '.join(one)}" for name, one in offered.items())
+            trained = "; it needs a decision model, which `outrider train decision` makes"
+            raise ValueError(
+                f"speculation.draft_length is {length.value!r}, which none of the drafters offers: {'; '.join(offers)}"
+                + (trained if length is LengthChoice.DECISION else "")
             )
         return self
 

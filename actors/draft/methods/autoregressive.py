@@ -6,10 +6,9 @@ are in `draft/model`, `draft/frozen` and `draft/assembled`; they are imported wh
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter
+from outrider.actors.draft.stopping.decision_place import folder_of, lengths_of
 
 
 def build(settings: DraftSettings) -> LoadedDrafter:
@@ -26,7 +25,7 @@ def build(settings: DraftSettings) -> LoadedDrafter:
     with TokenizerReading(wanted.model, allow_remote_code=wanted.allow_remote_code) as reading:
         engine = TimedEngine(load_engine(wanted))
         tokenizer = reading.result()
-    lengths = Lengths(find_decision(_folder_of(wanted.model), engine.spec.fingerprint))
+    lengths = Lengths(find_decision(folder_of(wanted.model), engine.spec.fingerprint))
     sessions, drafter = model_method(engine, settings, lengths=lengths)
     return LoadedDrafter(
         sessions=sessions,
@@ -40,14 +39,6 @@ def build(settings: DraftSettings) -> LoadedDrafter:
     )
 
 
-def _folder_of(model: str) -> Path | None:
-    """Folder of a draft model that lies on this machine."""
-    from outrider.actors.engine.checkpoint.model_source import resolve_model
-
-    source = resolve_model(model)
-    return Path(source.location) if source.is_local and not source.is_tabular else None
-
-
 SPECS = (
     DrafterSpec(
         name="autoregressive",
@@ -56,5 +47,6 @@ SPECS = (
         source="Leviathan et al. 2023, arXiv 2211.17192",
         needs_model=True,
         gives_probabilities=True,
+        lengths=lengths_of,
     ),
 )

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from outrider.actors.draft.eagle.eagle_config import EagleConfig
 from outrider.actors.draft.on_states.borrowed_tables import BorrowedTables
 from outrider.actors.draft.state.draft_settings import DraftSettings
-from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, TargetNeed
+from outrider.actors.draft.state.drafter_spec import (
+    DrafterSpec,
+    LoadedDrafter,
+    TargetNeed,
+    full_or_confidence,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +65,7 @@ SPECS = (
         summary="one decoder layer on the target's hidden states, trained for one target; goes on on its own states as deep as asked",
         source="Li et al. 2025, arXiv 2503.01840",
         needs_model=True,
+        lengths=full_or_confidence,
         needs=frozenset({TargetNeed.TOKENS, TargetNeed.HIDDEN_STATES}),
         options=EagleOptions,
         read_shape=EagleConfig.from_json,

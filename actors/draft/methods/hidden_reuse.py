@@ -11,7 +11,12 @@ from outrider.actors.draft.eagle.eagle_config import EagleConfig
 from outrider.actors.draft.methods.eagle3 import build_eagle
 from outrider.actors.draft.on_states.borrowed_tables import BorrowedTables
 from outrider.actors.draft.state.draft_settings import DraftSettings
-from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, TargetNeed
+from outrider.actors.draft.state.drafter_spec import (
+    DrafterSpec,
+    LoadedDrafter,
+    TargetNeed,
+    full_or_confidence,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,7 @@ SPECS = (
         summary="`eagle3` that takes states of dropped trees instead of computing them: fewer rows a token, and fewer right ones",
         source="Chen et al. 2026, arXiv 2602.21224",
         needs_model=True,
+        lengths=full_or_confidence,
         needs=frozenset({TargetNeed.TOKENS, TargetNeed.HIDDEN_STATES}),
         options=ReuseOptions,
         read_shape=EagleConfig.from_json,

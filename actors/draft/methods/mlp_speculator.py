@@ -8,7 +8,12 @@ from __future__ import annotations
 from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
 from outrider.actors.draft.on_states.borrowed_tables import BorrowedTables
 from outrider.actors.draft.state.draft_settings import DraftSettings
-from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, TargetNeed
+from outrider.actors.draft.state.drafter_spec import (
+    DrafterSpec,
+    LoadedDrafter,
+    TargetNeed,
+    full_or_confidence,
+)
 
 
 def build(settings: DraftSettings) -> LoadedDrafter:
@@ -36,6 +41,7 @@ SPECS = (
         summary="heads on the target's hidden state, trained for one target: a draft takes a fraction of a draft model's time",
         source="Wertheimer et al. 2024, arXiv 2404.19124",
         needs_model=True,
+        lengths=full_or_confidence,
         needs=frozenset({TargetNeed.TOKENS, TargetNeed.HIDDEN_STATES}),
         options=BorrowedTables,
         read_shape=SpeculatorConfig.from_json,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outrider.actors.draft.state.draft_settings import DraftSettings
-from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter
+from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, full_or_confidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +101,7 @@ SPECS = (
         summary="one model of several sizes for targets of several sizes; each token leaves at the first exit that is sure",
         source="Kavehzadeh et al. 2024, arXiv 2407.01955",
         needs_model=True,
+        lengths=full_or_confidence,
         config_key="exits",
         gives_probabilities=True,
         options=SortedOptions,

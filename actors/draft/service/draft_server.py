@@ -145,6 +145,7 @@ def load_method(settings: DraftSettings) -> LoadedDrafter:
         problem = f"method {method.name} built {loaded!r}, which is no LoadedDrafter"
         raise ValueError(problem)  # noqa: TRY004 - as for all else that cannot be loaded
     method.check_feedback(loaded)
+    method.check_lengths(loaded, settings.engine.model if settings.engine is not None else "")
     return loaded
 
 

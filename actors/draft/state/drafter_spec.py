@@ -23,6 +23,16 @@ from outrider.actors.speculation.plugins import check_options
 from outrider.actors.speculation.policies import LengthChoice
 
 
+def full_alone(model: str) -> tuple[LengthChoice, ...]:
+    """Nothing stops early."""
+    return (LengthChoice.FULL,)
+
+
+def full_or_confidence(model: str) -> tuple[LengthChoice, ...]:
+    """Those that need no trained model."""
+    return LengthChoice.FULL, LengthChoice.CONFIDENCE
+
+
 class TargetNeed(StrEnum):
     """What a method reads of the target's work."""
 
@@ -130,6 +140,10 @@ class DrafterSpec:
     needs: frozenset[TargetNeed] = frozenset({TargetNeed.TOKENS})
     """What it reads of the target's work; `LoadedDrafter.feedback` names the layers and numbers of rows."""
 
+    lengths: Callable[[str], tuple[LengthChoice, ...]] = full_alone
+    """Length policies that it offers with this model, the empty word where it has none (`LoadedDrafter.lengths`), as far as the model's folder
+    tells without torch."""
+
     options: type[Any] = NoOptions
     """A frozen dataclass of its own options; each field has a default, and a docstring below it in the source."""
 
@@ -144,6 +158,17 @@ class DrafterSpec:
                 f"drafter {self.name!r}: a name is lower case, words joined by underscores"
             )
         check_options("drafter", self.name, self.options)
+
+    def check_lengths(self, loaded: LoadedDrafter, model: str) -> None:
+        """Makes sure that a loaded method offers no length policy but those of its description.
+
+        Raises:
+            ValueError: It does.
+        """
+        if undeclared := set(loaded.lengths).difference(self.lengths(model)):
+            raise ValueError(
+                f"method {self.name} offers the draft lengths {', '.join(sorted(undeclared))}, which `lengths` of its description lacks"
+            )
 
     def check_feedback(self, loaded: LoadedDrafter) -> None:
         """Makes sure that a loaded method asks targets for what its description says, and reads what it asks for.

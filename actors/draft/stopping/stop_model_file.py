@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import structlog
 
+from outrider.actors.draft.stopping.decision_place import FILE_NAME
 from outrider.actors.speculation.stop_model import DecisionModel
 
-FILE_NAME = "decision.json"
 """Beside `config.json` of the draft model."""
 
 VERSION = 1

@@ -302,6 +302,32 @@ def test_a_verifier_that_no_drafter_can_serve() -> None:
     parse_config({"targets": [{"model": "t"}], "drafters": [text]}, source="test")
 
 
+def test_a_draft_length_that_no_drafter_offers(tmp_path: Path) -> None:
+    """Likewise; a model that is elsewhere may offer any, and one that is here a trained one if it lies beside it."""
+    (tmp_path / "config.json").write_text("{}")
+    data: dict[str, Any] = {"targets": [{"model": "t"}]}
+    text, here = {"method": "suffix"}, {"model": str(tmp_path), "name": "d"}
+    refused = [("confidence", [text]), ("decision", [text, here]), ("decision", [here])]
+    for length, drafters in refused:
+        found = problems({**data, "speculation": {"draft_length": length}, "drafters": drafters})
+        start = f"speculation.draft_length is {length!r}, which none of the drafters offers: "
+        assert start in found[""]
+        assert ("d offers full, confidence" in found[""]) == (here in drafters)
+        assert ("suffix offers full" in found[""]) == (text in drafters)
+        assert ("outrider train decision" in found[""]) == (length == "decision")
+    taken: list[tuple[str, list[dict[str, str]]]] = [
+        ("full", [text]),
+        ("confidence", [text, here]),
+        ("confidence", []),
+        ("decision", [text, {"model": "owner/elsewhere"}]),
+        ("decision", [{"model": "demo:draft"}]),
+        ("confidence", [{"model": "demo:eagle3"}]),
+    ]
+    for length, drafters in taken:
+        settings = {**data, "speculation": {"draft_length": length}, "drafters": drafters}
+        parse_config(settings, source="test")
+
+
 @pytest.mark.parametrize("value", [None, 5, "x", {"model": "m"}])
 def test_targets_that_are_no_list(value: object) -> None:
     """A single mapping is the commonest slip."""

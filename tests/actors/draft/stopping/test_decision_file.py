@@ -10,8 +10,8 @@ import pytest
 from tests.actors.speculation.choice.test_decision import random_decision
 
 from outrider.actors import demo
+from outrider.actors.draft.stopping.decision_place import FILE_NAME
 from outrider.actors.draft.stopping.stop_model_file import (
-    FILE_NAME,
     find_decision,
     read_decision,
     save_decision,

@@ -13,7 +13,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from outrider.actors import demo
-from outrider.actors.draft.stopping.stop_model_file import FILE_NAME, find_decision, read_decision
+from outrider.actors.draft.stopping.decision_place import FILE_NAME
+from outrider.actors.draft.stopping.stop_model_file import find_decision, read_decision
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.speculation.stop_model import NUM_FEATURES
