@@ -72,7 +72,7 @@ def told(drafter: DrafterConfig, targets: Sequence[str]) -> str | None:
     found = checkpoint_of(drafter.model)
     spec = DRAFTERS[drafter.method]
     if found is None:
-        check_own(drafter.model, spec, targets)
+        check_own(drafter.model, spec, targets, drafter.options)
         return None
     if found.format.model_type not in spec.loads:
         raise ValueError(

@@ -115,13 +115,17 @@ def check_shape_of(spec: DrafterSpec, content: Mapping[str, Any], what: str) -> 
         raise ValueError(f"{what} cannot be run: {error}") from None
 
 
-def check_own(model: str, spec: DrafterSpec, targets: Sequence[str]) -> None:
-    """Refuses a folder that is of another method, or a net that reads states which no target has.
+def check_own(
+    model: str, spec: DrafterSpec, targets: Sequence[str], options: Mapping[str, Any]
+) -> None:
+    """Refuses a folder that is of another method or that its options do not fit, or a net that reads states which no target has.
 
     Raises:
         ValueError: The folder is refused; the message says why.
     """
     content = own(model)
+    if content and spec.check_model is not None:
+        spec.check_model(spec.settled(options), model, content)
     nets = frozenset[str]().union(*(one.model_types for one in DRAFTERS.values()))
     kind = content.get("model_type")
     if not content or (not spec.loads and kind not in nets):

@@ -5,10 +5,13 @@ Source: S2D, Kavehzadeh et al. 2024, arXiv 2407.01955. The parts are in `engine/
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, full_or_confidence
+from outrider.actors.engine.nested.exit_layers import KEY, exits_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,25 @@ class SortedOptions:
         return tuple(int(part) for part in self.exits.split(",") if self.exits)
 
 
+def check_exit(options: SortedOptions, model: str, exits: Sequence[int]) -> None:
+    """Refuses a single exit that the model does not have.
+
+    Raises:
+        ValueError: It has others.
+    """
+    if options.exit and options.exit not in exits:
+        raise ValueError(
+            f"exit is {options.exit}; {model!r} has exits after {', '.join(map(str, exits))} layers"
+        )
+
+
+def check_model(options: SortedOptions, model: str, content: Mapping[str, Any]) -> None:
+    """See `DrafterSpec.check_model`."""
+    num_layers = content.get("num_hidden_layers")
+    if type(num_layers) is int:
+        check_exit(options, model, exits_of(options.layers, content.get(KEY), num_layers, model))
+
+
 def build(settings: DraftSettings) -> LoadedDrafter:
     """See `DrafterSpec.build`."""
     from functools import partial
@@ -67,10 +89,7 @@ def build(settings: DraftSettings) -> LoadedDrafter:
     with TokenizerReading(model, allow_remote_code=remote) as reading:
         nested = load_nested(settings.engine, exits=options.layers, threshold=threshold)
         tokenizer = reading.result()
-    if options.exit and options.exit not in nested.exits:
-        raise ValueError(
-            f"exit is {options.exit}; {model!r} has exits after {', '.join(map(str, nested.exits))} layers"
-        )
+    check_exit(options, model, nested.exits)
     fixed = nested.exits.index(options.exit) if options.exit else None
     control = ExitControl(nested, fixed=fixed, is_adaptive=options.adaptive)
     engine = TimedEngine(nested)
@@ -102,7 +121,8 @@ SPECS = (
         source="Kavehzadeh et al. 2024, arXiv 2407.01955",
         needs_model=True,
         lengths=full_or_confidence,
-        config_key="exits",
+        config_key=KEY,
+        check_model=check_model,
         gives_probabilities=True,
         options=SortedOptions,
     ),

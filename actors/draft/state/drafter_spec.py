@@ -144,6 +144,10 @@ class DrafterSpec:
     """Length policies that it offers with this model, the empty word where it has none (`LoadedDrafter.lengths`), as far as the model's folder
     tells without torch."""
 
+    check_model: Callable[[Any, str, Mapping[str, Any]], None] | None = None
+    """Compares its options with a model that it is given: its name, and what its `config.json` holds. Without torch. Raises ValueError if they
+    do not fit; the message says why."""
+
     options: type[Any] = NoOptions
     """A frozen dataclass of its own options; each field has a default, and a docstring below it in the source."""
 

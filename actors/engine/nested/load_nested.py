@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.load.load_engine import load_engine
 from outrider.actors.engine.models.transformers_engine import TransformersEngine
-from outrider.actors.engine.nested.nested_engine import NestedEngine, check_exits
-
-KEY = "exits"
-"""Of `config.json`: numbers of layers, ascending. transformers keeps and ignores it, so the checkpoint is a plain model, too."""
+from outrider.actors.engine.nested.exit_layers import KEY, exits_of
+from outrider.actors.engine.nested.nested_engine import NestedEngine
 
 
 def load_nested(
@@ -51,21 +49,13 @@ def nested_of(
         raise ValueError(
             f"{name!r} is not run by its weights, which exits need: take a model of Llama's shape, and direct_forward"
         )
-    given = exits or getattr(engine.config, KEY, ())
-    if not given:
-        raise ValueError(
-            f"{name!r} has no {KEY!r} in its config.json: train one with `outrider train sorted`, or set the option {KEY}"
-        )
-    try:
-        check_exits(given, len(weights.layers))
-        return NestedEngine(
-            weights,
-            given,
-            spec=engine.spec,
-            num_slots=engine.num_slots,
-            max_scratch=engine.max_scratch,
-            cuda_graphs=settings.cuda_graphs,
-            threshold=threshold,
-        )
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name!r}: {error}") from error
+    said = getattr(engine.config, KEY, None)
+    return NestedEngine(
+        weights,
+        exits_of(exits, said, len(weights.layers), name),
+        spec=engine.spec,
+        num_slots=engine.num_slots,
+        max_scratch=engine.max_scratch,
+        cuda_graphs=settings.cuda_graphs,
+        threshold=threshold,
+    )

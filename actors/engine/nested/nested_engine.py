@@ -25,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.actors.engine.models.llama_weights import LlamaWeights
+from outrider.actors.engine.nested.exit_layers import check_exits
 from outrider.actors.engine.nested.layer_stage import LayerStage, StageRoom
 from outrider.actors.engine.protocol import Logits, ModelSpec, Moves, Rows
 
@@ -316,16 +317,3 @@ class NestedEngine:
         for stage, run in zip(self._stages[1:], self._run[1:], strict=True):
             stage.table.truncate(slot, min(length, stage.cached(slot)))
             run[slot] = []
-
-
-def check_exits(exits: Sequence[int], num_layers: int) -> None:
-    """Refuses exits that a model does not have.
-
-    Raises:
-        ValueError: There are none, they do not ascend, or lie outside the model.
-    """
-    is_fine = bool(exits) and all(isinstance(one, int) and one > 0 for one in exits)
-    if not is_fine or list(exits) != sorted(set(exits)) or exits[-1] > num_layers:
-        raise ValueError(
-            f"exits is {list(exits)}; they must be ascending numbers of layers, 1 to {num_layers}"
-        )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from outrider.cluster.config.config_errors import ConfigError
+from outrider.cluster.config.schema import parse_config
 from outrider.cluster.process.command_failed import CommandFailed
 from outrider.cluster.start.commands import config_validate, serve
+from outrider.cluster.start.local_checks import problems_here
 
 DEMO = "targets: [{model: 'demo:target'}]\n"
 
@@ -78,3 +82,36 @@ def test_a_cluster_has_files_of_its_own(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("cluster: {address: auto}\ntargets: [{model: 'tabular:/no/x.npz'}]\n")
     assert config_validate(config)["targets"][0]["model"] == "tabular:/no/x.npz"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"exit": 4}, "exit is 4; 'demo:sorted' has exits after 1, 2, 3 layers"),
+        ({"exits": "1,9"}, r"'demo:sorted': exits is \[1, 9\]; they must be ascending numbers of"),
+        ({"exit": 3, "exits": "1,2"}, None),
+        ({"exit": 2}, ""),
+        ({"exits": "2,3"}, ""),
+    ],
+)
+def test_exits_that_a_checkpoint_does_not_have(
+    options: dict[str, object], problem: str | None
+) -> None:
+    """Before anything is started, where the checkpoint is at hand."""
+    drafter = {"method": "sorted", "model": "demo:sorted", "options": options}
+    if problem is None:
+        with pytest.raises(ConfigError, match="none of exits"):
+            parse_config({"drafters": [drafter]}, source="test")
+        return
+    found = problems_here(parse_config({"drafters": [drafter]}, source="test"))
+    assert [one.path for one in found] == ["drafters[0].model"] * bool(problem)
+    assert all(re.search(problem, one.message) for one in found)
+
+
+def test_a_model_without_exits_is_not_for_sorted(tmp_path: Path) -> None:
+    """It is told what to do, and taken with exits that are chosen."""
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "num_hidden_layers": 3}')
+    for options, is_fine in (({}, False), ({"exits": "1,3"}, True)):
+        drafter = {"method": "sorted", "model": str(tmp_path), "options": options}
+        found = problems_here(parse_config({"drafters": [drafter]}, source="test"))
+        assert [("train sorted" in one.message) for one in found] == [True] * (not is_fine)
