@@ -172,15 +172,13 @@ class EagleNet(nn.Module):
                 raise ValueError(f"drafted_ids must be {num} of the target's ids, ascending")
             offsets = ids - torch.arange(num)
         self.register_buffer("d2t", offsets)
-        # Untyped in torch. What was gathered by other ids is gathered again.
-        self.register_load_state_dict_post_hook(  # type: ignore[no-untyped-call]
-            lambda net, _: setattr(net, "_head_rows", None)
-        )
+        self._is_in_order = False
+        self.register_load_state_dict_post_hook(_loaded)  # type: ignore[no-untyped-call]  # of torch
 
     @property
     def drafted_ids(self) -> Tensor | None:
         """The target's id of each row of the head; None: the same."""
-        if self.d2t is None:
+        if self.d2t is None or self._is_in_order:
             return None
         return self.d2t + torch.arange(len(self.d2t), device=self.d2t.device)
 
@@ -267,3 +265,12 @@ class EagleNet(nn.Module):
         rows = torch.cat([F.rms_norm(one, one.shape[-1:]) for one in known], dim=-1)
         moved: Tensor = states + self.reuse_out(F.silu(self.reuse_in(rows)))
         return moved
+
+
+def _loaded(net: EagleNet, _: object) -> None:
+    """What was gathered by other ids is gathered again; all of the target's tokens in order are no selection."""
+    net._head_rows = None
+    table = net.d2t
+    net._is_in_order = (
+        table is not None and len(table) == net.config.vocab_size and not bool(table.any())
+    )

@@ -145,8 +145,9 @@ def _translation(
         raise UnfitCheckpoint(
             f"draft_vocab_size is {num}; it must be 1 to {vocab_size}, the target's token ids"
         )
-    is_reduced = num != vocab_size
+    # A head with all of the target's tokens may have them in another order.
     names = {name.removeprefix(OUTER): name for name in shapes}
+    has_ids = num != vocab_size or "d2t" in names
     has_norms = f"{prefix}.self_attn.q_norm.weight" in names
     # Trainers copy the field from the target, whatever their own nets have.
     has_biases = truth(layers, "attention_bias")
@@ -168,13 +169,12 @@ def _translation(
     own = {kind: f"{kind}.weight" for kind in ("embed_tokens", "lm_head")}
     own = {kind: name for kind, name in own.items() if name in names}
     tensors |= {name: name for name in own.values()}
-    if is_reduced:
+    if has_ids:
         tensors["d2t"] = "d2t"
     tensors = {ours: names.get(theirs, theirs) for ours, theirs in tensors.items()}
     aside = unused(checkpoint)
-    if not is_reduced:
-        tables = (name for name in ("d2t", "t2d") if name in shapes)
-        aside |= dict.fromkeys(tables, "the head has all of the target's tokens, in order")
+    if not has_ids and "t2d" in shapes:
+        aside |= {"t2d": "the head has all of the target's tokens, in order"}
     window = MOST_CONTEXT
     if any(windowed(layers)[:1]):
         window = min(window, whole(layers, "sliding_window"))
@@ -186,7 +186,7 @@ def _translation(
             "vocab_size": vocab_size,
             "target_width": whole(config, "target_hidden_size", fields["width"]),
             "taps": list(taps),
-            "num_drafted": num if is_reduced else 0,
+            "num_drafted": num if has_ids else 0,
             "num_steps": num_steps,
             "window": window,
             "owns_embedding": "embed_tokens" in own,
@@ -197,8 +197,8 @@ def _translation(
             "eos_token_ids": list(target.eos_token_ids) if target is not None else [],
         },
         tensors=tensors,
-        draft_ids="d2t" if is_reduced else "",
-        draft_mask="t2d" if is_reduced and "t2d" in shapes else "",
+        draft_ids="d2t" if has_ids else "",
+        draft_mask="t2d" if has_ids and "t2d" in shapes else "",
         ignored=aside,
         notes=notes,
     )

@@ -383,3 +383,40 @@ def test_multi_token_prediction_of_the_library(tmp_path: Path) -> None:
         out = around + product(weights, prefix, around)
         found.append(plain.normed(out, weights[f"{prefix}.final_layernorm.weight"]))
     same(drafted(net, features), torch.stack(found[-2:]) @ head.T)
+
+
+@pytest.mark.parametrize("has_mask", [False, True])
+@pytest.mark.parametrize("owns_head", [False, True])
+@pytest.mark.parametrize("order", ["in order", "another"])
+def test_a_head_with_all_tokens_may_have_them_in_another_order(
+    tmp_path: Path, order: str, owns_head: bool, has_mask: bool
+) -> None:
+    """Row i stands for the target's id i + d2t[i], however many rows there are; a borrowed head has the target's order already."""
+    target, embedding, head = plain.target_folder(tmp_path / "t", num_hidden_layers=12)
+    weights = eagle_weights(plain.numbers(1), "midlayer", taps=3, rows=VOCAB)
+    ids = list(range(VOCAB)) if order == "in order" else [*range(7, VOCAB), *range(7)]
+    weights["d2t"] = plain.offsets(ids)
+    if has_mask:
+        weights["t2d"] = plain.members(ids)
+    if not owns_head:
+        del weights["lm_head.weight"]
+    config = {**LLAMA, "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": VOCAB}
+    folder = plain.write(tmp_path / "e", config, weights, "model.safetensors")
+    net = load_eagle(folder, target=str(target))
+    features = plain.numbers(9)(4, 3, WIDTH, size=1.0)
+    states = eagle(weights, "midlayer", embedding, features.flatten(1) @ weights["fc.weight"].T)
+    if owns_head:
+        same(drafted(net, features), law(weights, states[-2:], ids))
+    else:
+        same(drafted(net, features), law({**weights, "lm_head.weight": head}, states[-2:]))
+
+
+def test_a_head_with_all_tokens_has_each_once(tmp_path: Path) -> None:
+    """A table that names one twice is refused before weights are read."""
+    target, _, _ = plain.target_folder(tmp_path / "t", num_hidden_layers=12)
+    weights = eagle_weights(plain.numbers(1), "midlayer", taps=3, rows=VOCAB)
+    weights["d2t"] = plain.offsets([0, *range(VOCAB - 1)])
+    config = {**LLAMA, "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": VOCAB}
+    folder = plain.write(tmp_path / "e", config, weights)
+    with pytest.raises(ValueError, match="rows of the head stand for no distinct ids"):
+        load_eagle(folder, target=str(target))
