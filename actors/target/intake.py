@@ -76,6 +76,8 @@ def take(
     arrived = state.clock.at(arrived)
     _heard(state, rows[is_here], lengths[is_here], waiting, arrived - found.held_s)
     is_below = part.lengths_E == table.lengths_S[rows]
+    silent = rows[is_below & (sizes_E[chosen] == 0)]
+    table.silent_SD[silent, number] = table.lengths_S[silent]
     _time(state, rows[is_below & (grafted.added_E > 0)], waiting, arrived)
 
 

@@ -103,6 +103,7 @@ class PassStart:
         starving, most_s = hopes & ~has, state.settings.max_patience_s
         if state.settings.lockstep:
             waits = starving | (hopes & ~self._is_complete(decoding))
+            waits &= ~self._are_silent(decoding)
             since = table.verdict_s_S[decoding[waits]]
             return max(float(since.max()) + most_s - now, 0.0) if waits.any() else 0.0
         if not hopes.any():
@@ -187,6 +188,14 @@ class PassStart:
         for kind, store in enumerate(self._state.stores):
             complete[kinds_E == kind] = store.is_complete(decoding[kinds_E == kind])
         return complete
+
+    def _are_silent(self, decoding: Int64s) -> Bools:
+        """In lockstep: which sessions' drafters have all said that they have nothing below this text."""
+        table, live = self._state.table, list(self._state.live)
+        lengths = table.lengths_S[decoding, None]
+        is_silent = table.silent_SD[decoding][:, live] == lengths
+        silent: Bools = (is_silent | ~table.joined_SD[decoding][:, live]).all(axis=1)
+        return silent
 
     def _leaves(self, decoding: Int64s, growing: Int64s, chosen: Chosen) -> float:
         """Tokens that one level more of new trees is expected to add, over those that its rows cost."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.draft.sending.pace import LEAST_TRIP, TargetPace
-from outrider.actors.draft.sending.unsent import node_bytes, take_unsent
+from outrider.actors.draft.sending.unsent import NOTHING, Unsent, node_bytes, take_unsent
 from outrider.actors.draft.state.draft_events import CandidatesSent
 from outrider.actors.draft.state.draft_recording import DraftRecording
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions, OwnTrees
@@ -180,9 +181,12 @@ class Sender:
             entry_worth=price * ENTRY_BYTES,
             numbers_E=sessions.numbers_S[rows_E] + 1,
         )
-        if unsent is None:
-            return None
+        unsent = NOTHING if unsent is None else unsent
+        if self._lockstep:
+            unsent = self._with_silent(unsent, rows_E)
         rows = unsent.rows_E
+        if not len(rows):
+            return None
         sessions.numbers_S[rows] += 1
         sessions.is_waiting_S[rows] = self._lockstep
         ready_s = float(np.fmax.reduce(sessions.ready_s_S[rows]))
@@ -198,6 +202,17 @@ class Sender:
             tokens_N=unsent.tokens_N,
             parents_N=unsent.parents_N,
             estimates_N=unsent.estimates_N,
+        )
+
+    def _with_silent(self, unsent: Unsent, rows_E: Int64s) -> Unsent:
+        """With an empty tree for each session that has nothing to say below its text, for which its target would wait."""
+        sessions = self._sessions
+        is_heard_E = (sessions.credits_S[rows_E] != 0) & ~sessions.is_urgent_S[rows_E]
+        silent = np.setdiff1d(rows_E[is_heard_E], unsent.rows_E)
+        return replace(
+            unsent,
+            rows_E=np.concatenate((unsent.rows_E, silent)),
+            starts_E=np.concatenate((unsent.starts_E, np.full(len(silent), unsent.starts_E[-1]))),
         )
 
     def _floor(self, pace: TargetPace, vocab_size: int) -> float:

@@ -35,6 +35,18 @@ class Unsent:
     estimates_N: NDArray[np.uint8]
 
 
+_NONE = np.zeros(0, np.int64)
+
+NOTHING = Unsent(
+    rows_E=_NONE,
+    starts_E=np.zeros(1, np.int64),
+    tokens_N=_NONE,
+    parents_N=_NONE,
+    estimates_N=np.zeros(0, np.uint8),
+)
+"""Of no session."""
+
+
 def take_unsent(
     forest: Forest,
     rows_E: Int64s,

@@ -148,6 +148,8 @@ class SessionTable:
         """The place of its drafter among the request's, which tokens that it proposed are told with."""
         self.seen_SD = np.zeros((num_rows, 0), np.int64)
         """Number of its last candidates that were taken in."""
+        self.silent_SD = np.zeros((num_rows, 0), np.int64)
+        """Length of the text below which it last said that it has nothing; 0: it never did."""
         self.counts: dict[str, Int64s] = {name: np.zeros(num_rows, np.int64) for name in COUNTS}
         self.reached_SD = np.zeros((num_rows, MOST_DEPTH), np.int64)
         """Rounds whose tree had each level, and those that drew it."""
@@ -161,9 +163,9 @@ class SessionTable:
 
     def add_drafter(self) -> None:
         """Makes room for one drafter more."""
-        for name, fill in (("joined", False), ("allowed", False), ("origins", 0), ("seen", 0)):
+        for name in ("joined", "allowed", "origins", "seen", "silent"):
             array: NDArray[Any] = getattr(self, f"{name}_SD")
-            column = np.full((self.num_rows, 1), fill, array.dtype)
+            column = np.zeros((self.num_rows, 1), array.dtype)
             setattr(self, f"{name}_SD", np.concatenate((array, column), axis=1))
 
     def reset(self, row: int) -> None:
@@ -175,6 +177,7 @@ class SessionTable:
             self.allowed_SD,
             self.origins_SD,
             self.seen_SD,
+            self.silent_SD,
             self.reached_SD,
             self.accepted_SD,
             *self.counts.values(),
