@@ -17,7 +17,8 @@ AHEAD = 1
 """Rounds drafted below predictions. The second prediction is right so rarely that its passes only delay others."""
 
 MAX_PASS_NODES = 64
-"""Nodes of all sessions in one draft pass, unless one session alone needs more."""
+"""Nodes of all sessions in one draft pass, unless one session alone needs more. Counted by the shapes of trees: whose turn it is must not
+depend on how many tokens there were to draw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Entry:
     state: FrozenSession
     rows: Rows
     nodes: tuple[int, ...] = ()
+    planned: int = 0
+    """Nodes that there are where no row has fewer tokens than it should have children."""
 
 
 class SampledPlanner:
@@ -60,10 +63,11 @@ class SampledPlanner:
                     prefill_left -= len(entry.rows.tokens)
                     missing.append(entry)
             elif not state.rounds.rounds[-1].is_frozen:
-                entry = self._expand(session, state, state.rounds.rounds[-1].frontier)
+                last = state.rounds.rounds[-1]
+                entry = self._expand(session, state, last.frontier, last.planned_frontier)
                 (missing if len(state.rounds.rounds) == 1 else ahead).append(entry)
             elif self._may_predict(session, state):
-                ahead.append(self._expand(session, state, [state.rounds.best_leaf()]))
+                ahead.append(self._expand(session, state, [state.rounds.best_leaf()], 1))
         return _bounded([*missing, *ahead])
 
     def shape(self, session: DraftSession, length: int) -> LevelShape:
@@ -104,7 +108,9 @@ class SampledPlanner:
         )
         return Entry(session=session, state=state, rows=rows)
 
-    def _expand(self, session: DraftSession, state: FrozenSession, nodes: Sequence[int]) -> Entry:
+    def _expand(
+        self, session: DraftSession, state: FrozenSession, nodes: Sequence[int], planned: int
+    ) -> Entry:
         rounds = state.rounds
         rows = Rows(
             slot=state.slot,
@@ -114,7 +120,7 @@ class SampledPlanner:
                 for node in nodes
             ],
         )
-        return Entry(session=session, state=state, rows=rows, nodes=tuple(nodes))
+        return Entry(session=session, state=state, rows=rows, nodes=tuple(nodes), planned=planned)
 
 
 def _bounded(entries: Sequence[Entry]) -> list[Entry]:
@@ -122,7 +128,7 @@ def _bounded(entries: Sequence[Entry]) -> list[Entry]:
     bounded: list[Entry] = []
     num_nodes = 0
     for entry in entries:
-        num_nodes += len(entry.nodes)
+        num_nodes += entry.planned
         if bounded and num_nodes > MAX_PASS_NODES:
             break
         bounded.append(entry)

@@ -60,6 +60,11 @@ class FrozenRound:
         """True once every level is drawn."""
         return self.num_levels == self.shape.depth
 
+    @property
+    def planned_frontier(self) -> int:
+        """Nodes of the frontier by the shape; there are fewer where a row had not as many tokens."""
+        return self.shape.level_sizes[self.num_levels - 1] if self.num_levels else 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:

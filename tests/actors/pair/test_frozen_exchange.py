@@ -283,3 +283,30 @@ def test_a_verifier_that_fails_costs_its_candidates_only(monkeypatch: pytest.Mon
     assert set(map(tuple, pair.texts.values())) == {tuple(plain(GREEDY))}
     assert pair.stats(0).accepted == 0
     assert "target pass failed" in {log["event"] for log in logs}
+
+
+def test_when_a_tree_is_sent_depends_on_no_token_of_it() -> None:
+    """Not all of many sessions have their turn in a pass of the drafter. A tree is not sooner complete for rows that had few tokens to draw."""
+    sampling = replace(SAMPLED, top_p=0.7)
+    bush = Speculation(verifier="traversal", tree_shape=level_shapes.parse("3,3,1"), max_nodes=64)
+    drawn: set[tuple[int, ...]] = set()
+    passes: set[tuple[int, ...]] = set()
+    for seed in range(2):
+        pair = Pair(TARGET, DRAFT, seed=seed)
+        for session in range(12):
+            pair.open(session, replace(sampling, seed=session), bush, is_attached=False)
+        for session in range(12):
+            pair.attach(session, (1, 2, 0), sampling, bush)
+        pair.step(drafts=1)
+        complete: dict[int, tuple[int, int]] = {}
+        for number in range(30):
+            pair.draft.run_once()
+            sent = [one for one in pair.reports if isinstance(one, CandidatesSent)]
+            for tree in (tree for one in sent for tree in one.own_trees):
+                complete.setdefault(tree.handle, (number, tree.num_nodes))
+            pair.reports.clear()
+        first = [complete[handle] for handle in pair.handles.values()]
+        passes.add(tuple(number for number, _ in first))
+        drawn.add(tuple(size for _, size in first))
+    assert len(drawn) == 2
+    assert len(passes) == 1
