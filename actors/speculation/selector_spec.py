@@ -76,7 +76,13 @@ class SelectorSpec:
 
     def __post_init__(self) -> None:
         check_description("selector", self.name, self.options)
-        if self.at_work is not None and self.at_work < 1:
+        if self.at_work is None:
+            return
+        if not isinstance(self.at_work, int):
+            raise ValueError(  # noqa: TRY004 - as all that descriptions get wrong
+                f"selector {self.name!r}: at_work is a whole number, got {self.at_work!r}"
+            )
+        if self.at_work < 1:
             raise ValueError(f"selector {self.name!r}: at_work is 1 at least, got {self.at_work}")
 
     def settled(self, given: Mapping[str, float]) -> dict[str, float]:

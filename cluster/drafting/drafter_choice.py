@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import structlog
 
@@ -79,8 +79,7 @@ class DrafterChoice:
                 return 0
             return 2 if able[name][chosen[name]].reads_siblings else 1
 
-        asked = [name for name in dict.fromkeys(self._asked(offers)) if name in chosen]
-        return {name: chosen[name] for name in sorted(asked, key=turn)}
+        return {name: chosen[name] for name in sorted(self._asked(offers), key=turn)}
 
     def _home(self, willing: Replicas) -> str:
         """The replica that the request's sequences share; empty if none drafts them from each other. By a hash, so that sequences agree
@@ -96,13 +95,14 @@ class DrafterChoice:
         return max(readers, key=lambda one: zlib.crc32(f"{self._group} {one}".encode()))
 
     def _asked(self, offers: Sequence[DrafterOffer]) -> list[str]:
-        """The entries as the selector ranks them; as the default one does, if it fails."""
+        """Those of the entries that the selector names, each once, as it ranks them; as the default one does, if it fails."""
+        known = [offer.name for offer in offers]
         try:
-            return [offer.name for offer in self._selector.ranked(offers)]
+            return _named(self._selector.ranked(offers), known)
         except Exception:
             log.exception(FAILED)
             self._selector = SELECTORS[LEAST_BUSY].build(self._records)
-            return [offer.name for offer in self._selector.ranked(offers)]
+            return _named(self._selector.ranked(offers), known)
 
     def begin(self) -> None:
         """A stretch begins: who is at work has changed."""
@@ -137,6 +137,11 @@ class DrafterChoice:
                 log.exception(FAILED)
                 self._selector = SELECTORS[LEAST_BUSY].build(self._records)
         self.begin()
+
+
+def _named(ranked: Iterable[DrafterOffer], known: Collection[str]) -> list[str]:
+    names = (offer.name for offer in ranked)
+    return list(dict.fromkeys(name for name in names if name in known))
 
 
 def _replica(replicas: Mapping[str, DrafterPeer], own: str | None, home: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -472,3 +473,29 @@ def test_a_selector_that_fails_costs_no_text(monkeypatch: pytest.MonkeyPatch, wh
     for _ in range(3):
         setting.stretch(None)
     assert setting.said() == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "at_work"),
+    [
+        ([], []),
+        (["b", "b", "c"], ["b"]),
+        (["nobody", "c"], ["c"]),
+        ([["a"], None, "b"], ["b"]),
+    ],
+)
+def test_what_a_selector_says_of_others_counts_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, said: list[Any], at_work: list[str]
+) -> None:
+    """Nor does what is no name, or is said twice. Who names nobody has nobody at work."""
+
+    class Odd(Broken):
+        """Says what it likes."""
+
+        def ranked(self, offers: Sequence[DrafterOffer]) -> list[DrafterOffer]:
+            """Of whomever."""
+            return [replace(offers[0], name=name) for name in said]
+
+    odd = SelectorSpec(name="odd", build=lambda records: Odd(records, ""), summary="", at_work=1)
+    monkeypatch.setattr(drafter_choice, "SELECTORS", {**SELECTORS, "odd": odd})
+    assert Setting(selector="odd").said() == {name: ["attach"] for name in at_work}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -166,6 +167,10 @@ def test_descriptions_that_cannot_be_are_refused() -> None:
         SelectorSpec(name="Not One", build=build_one, summary="")
     with pytest.raises(ValueError, match=r"selector 'odd': at_work is 1 at least, got 0"):
         SelectorSpec(name="odd", build=build_one, summary="", at_work=0)
+    # Type checkers see it, packages of others may have none.
+    half: Any = 1.5
+    with pytest.raises(ValueError, match=r"selector 'odd': at_work is a whole number, got 1.5"):
+        SelectorSpec(name="odd", build=build_one, summary="", at_work=half)
     assert SelectorSpec(name="one", build=build_one, summary="", at_work=1).at_work == 1
     much = NumberOption(default=2.0, least=0.0, most=1.0, help="")
     with pytest.raises(ValueError, match=r"selector 'odd'.* much of odd must be in \[0, 1\]"):
