@@ -56,10 +56,11 @@ class EagleDrafter(SpeculatorDrafter):
             self._refresh(session, start + len(features_TLD) - 1)
 
     def _refresh(self, session: DraftSession, newest: int) -> None:
-        """A tree that is there goes on as long as its rows are no further from a state of the target than was trained."""
+        """A tree that the verdict led into goes on, as long as its rows are no further from a state of the target than the net goes: the target may be
+        waiting for more of it, and would wait for all of it again."""
         row = session.row
         origin = int(self._eagle.origins_S[self.models.slots_S[row]])
-        is_near = session.length - 2 - origin < self._eagle.net.config.num_steps
+        is_near = session.length - 2 - origin < self._eagle.deepest
         if not (self.models.is_expanded_S[row] and is_near):
             super()._refresh(session, newest)
 
