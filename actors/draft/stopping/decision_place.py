@@ -8,6 +8,7 @@ from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.speculation.policies import LengthChoice
 
 FILE_NAME = "decision.json"
+"""Beside `config.json` of the draft model."""
 
 
 def folder_of(model: str) -> Path | None:

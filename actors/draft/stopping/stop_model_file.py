@@ -14,8 +14,6 @@ import structlog
 from outrider.actors.draft.stopping.decision_place import FILE_NAME
 from outrider.actors.speculation.stop_model import DecisionModel
 
-"""Beside `config.json` of the draft model."""
-
 VERSION = 1
 """Of the file's form."""
 
