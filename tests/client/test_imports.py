@@ -26,16 +26,21 @@ print("alone")
 """
 
 
-def test_client_and_command_line_import_without_the_serving_packages() -> None:
-    """Neither Ray, torch nor anything else of `outrider[serve]` is needed."""
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
+def run(script: str) -> subprocess.CompletedProcess[str]:
+    """Runs it in a process of its own, which finds what this one finds."""
+    return subprocess.run(
+        [sys.executable, "-c", script],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
+
+
+def test_client_and_command_line_import_without_the_serving_packages() -> None:
+    """Neither Ray, torch nor anything else of `outrider[serve]` is needed."""
+    done = run(SCRIPT)
     assert (done.returncode, done.stdout) == (0, "alone\n"), done.stderr
 
 
@@ -57,14 +62,7 @@ main()
 
 def test_help_on_training_without_the_serving_packages() -> None:
     """It is help, as of other commands, and says what the trainers need."""
-    done = subprocess.run(
-        [sys.executable, "-c", HELP],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    done = run(HELP)
     assert done.returncode == 0, done.stderr
     assert "Train models." in done.stdout
     assert "pip install 'outrider[serve]'" in done.stderr

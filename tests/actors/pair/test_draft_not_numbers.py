@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import pytest
+import torch
+from tests.actors.engine.altered_scores import alter_scores
 from tests.actors.pair.pair import Pair, blurred, texts_alone
 
-from outrider.actors.engine.protocol import Engine, Logits, Rows
+from outrider.actors.engine.protocol import Engine
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Sampling, Speculation
@@ -23,18 +24,11 @@ SAMPLED = Sampling(seed=1, max_tokens=30, temperature=0.9, top_p=0.95)
 
 def breaks(model: Engine, value: float, tokens: set[int]) -> None:
     """From now on the model gives this score to two tokens after some."""
-    forward = model.forward
 
-    def broken(batch: Sequence[Rows]) -> Logits:
-        logits = forward(batch)
-        for entry, rows in enumerate(batch):
-            wanted = {"all": rows.tokens, "last": rows.tokens[-1:], "none": ()}[rows.logits]
-            for place, token in enumerate(wanted, start=logits.offsets[entry]):
-                if token in tokens:
-                    logits.values_RV[place, 2:4] = value
-        return logits
+    def change(values_V: torch.Tensor) -> None:
+        values_V[2:4] = value
 
-    setattr(model, "forward", broken)  # noqa: B010 - a method of this one instance
+    alter_scores(model, tokens, change)
 
 
 @pytest.mark.parametrize("length", [LengthChoice.FULL, LengthChoice.CONFIDENCE])

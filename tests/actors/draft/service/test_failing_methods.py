@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -107,21 +108,30 @@ def raising(bench: TableBench, hook: str, *, needs_company: bool = False) -> Any
     return owner, fail
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-def test_a_call_that_raises_ends_the_session_that_it_raises_for(
-    monkeypatch: pytest.MonkeyPatch, hook: str
-) -> None:
-    """Wherever the method raises, for one of several sessions: the others go on as if it had not been there."""
+@contextmanager
+def failing(
+    monkeypatch: pytest.MonkeyPatch, hook: str, *, needs_company: bool = False
+) -> Iterator[tuple[TableBench, list[MiniTarget]]]:
+    """Three sessions whose method raises at a hook, as `raising`, until the context ends; verdicts are on their way if it is about them."""
     bench = TableBench(DRAFT_TABLE)
     targets = attached(bench)
     if hook == "follow":
         bench.settle()
         bench.take()
-    owner, fail = raising(bench, hook)
+    owner, fail = raising(bench, hook, needs_company=needs_company)
     with monkeypatch.context() as patch:
         patch.setattr(owner, hook, fail)
         if hook == "follow":
             bench.worker.post(frame_of([target.decide(2) for target in targets]))
+        yield bench, targets
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_call_that_raises_ends_the_session_that_it_raises_for(
+    monkeypatch: pytest.MonkeyPatch, hook: str
+) -> None:
+    """Wherever the method raises, for one of several sessions: the others go on as if it had not been there."""
+    with failing(monkeypatch, hook) as (bench, targets):
         bench.settle()
         ended = bench.take_ended()
         assert [(one.key.handle, "a defect of the method" in one.message) for one in ended] == [
@@ -139,16 +149,7 @@ def test_a_call_that_raises_for_several_sessions_only_ends_none_that_it_serves_a
     monkeypatch: pytest.MonkeyPatch, hook: str
 ) -> None:
     """The sessions have their passes one by one, and all are drafted for."""
-    bench = TableBench(DRAFT_TABLE)
-    targets = attached(bench)
-    if hook == "follow":
-        bench.settle()
-        bench.take()
-    owner, fail = raising(bench, hook, needs_company=True)
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, hook, fail)
-        if hook == "follow":
-            bench.worker.post(frame_of([target.decide(2) for target in targets]))
+    with failing(monkeypatch, hook, needs_company=True) as (bench, targets):
         bench.step(12)
         assert bench.take_ended() == []
     bench.settle()

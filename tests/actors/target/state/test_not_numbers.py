@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
+import torch
+from tests.actors.engine.altered_scores import alter_scores
 from tests.actors.pair.pair import Pair, blurred, texts_alone
 from tests.actors.target.state.chaos import Harness, engine, opening, run_chaos, run_plain
 
-from outrider.actors.engine.protocol import Engine, Logits, Rows
+from outrider.actors.engine.protocol import Engine
 from outrider.actors.engine.tables.tabular_engine import random_table
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Sampling, Speculation
@@ -53,19 +55,11 @@ CASES = [
 
 def breaks(model: Engine, row: Sequence[float]) -> None:
     """From now on the model gives this row after `BAD`."""
-    forward = model.forward
 
-    def broken(batch: Sequence[Rows]) -> Logits:
-        logits = forward(batch)
-        for entry, rows in enumerate(batch):
-            wanted = {"all": rows.tokens, "last": rows.tokens[-1:], "none": ()}[rows.logits]
-            for place, token in enumerate(wanted, start=logits.offsets[entry]):
-                if token == BAD:
-                    values = logits.values_RV[place]
-                    values[:] = values.new_tensor([*row, *[row[0]] * (len(values) - len(row))])
-        return logits
+    def change(values_V: torch.Tensor) -> None:
+        values_V[:] = values_V.new_tensor([*row, *[row[0]] * (len(values_V) - len(row))])
 
-    setattr(model, "forward", broken)  # noqa: B010 - a method of this one instance
+    alter_scores(model, {BAD}, change)
 
 
 def until_bad(text: Sequence[int]) -> list[int]:
