@@ -7,15 +7,15 @@ passes are left out. What gRPC takes for a message is timed apart (`message_pric
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import yaml
-from scipy.optimize import brentq, nnls  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from scipy.optimize import least_squares, nnls  # type: ignore[import-untyped]
 
 from bench.figures.machine import describe
 from bench.figures.message_price import PAUSE_S, TURNS, message_us
@@ -35,8 +35,8 @@ LEVELS = (1, 2, 4, 8, 16, 32, 64)
 ROUNDS = 120
 """Of each level."""
 
-SLEEPS_S = (0.001, 0.005)
-"""Before each step, to see how much slower a process is that has slept: as long as draft passes and passes of a target take."""
+SLEEPS_S = (0.001, 0.005, 0.025)
+"""Before each step, to see how much slower a process is that has slept: as long as draft passes and passes of a target take, so that no longer sleep has to be guessed."""
 
 SLEEP_LEVEL = 4
 """Requests at once meanwhile."""
@@ -63,7 +63,7 @@ def run(*, is_quick: bool = False) -> Iterator[dict[str, Any]]:
             for mode in (SimulatedMode.PLAIN, SimulatedMode.PIPELINED):
                 _sample(level, rounds, mode, samples)
         took = [_took(rounds, sleep_s) for sleep_s in (0.0, *SLEEPS_S)]
-    sleep = sleep_of(took[1] / took[0], took[2] / took[0])
+    sleep = sleep_of([slept / took[0] for slept in took[1:]])
     message = message_us(10 if is_quick else TURNS)
     # It was measured after a sleep.
     message["wake_us"] = round(message["wake_us"] / Sleep(**sleep).factor(PAUSE_S), 1)
@@ -97,29 +97,25 @@ def _took(rounds: int, sleep_s: float) -> float:
     return sum(statistics.median(sample[2] for sample in found) for found in samples.values())
 
 
-def sleep_of(short: float, long: float) -> dict[str, float]:
-    """The prices of sleep.
+def sleep_of(factors: Sequence[float]) -> dict[str, float]:
+    """The prices of sleep: the curve that is nearest to what was measured, by least squares.
 
     Args:
-        short: How many times longer steps take after the first of `SLEEPS_S`.
-        long: After the second.
+        factors: How many times longer steps take after each of `SLEEPS_S`.
     """
-    first_s, second_s = SLEEPS_S
-    if long <= max(short, 1.0):
-        return {"times": round(max(long, 1.0), 3), "within_us": 1.0}
+    slept_s, measured = np.array(SLEEPS_S), np.array(factors)
 
-    def missed(within_s: float) -> float:
-        """By how much a curve through the second misses the first."""
-        share = math.expm1(-first_s / within_s) / math.expm1(-second_s / within_s)
-        return 1.0 + (long - 1.0) * share - short
+    def missed(guess: NDArray[np.float64]) -> NDArray[np.float64]:
+        more, within_s = guess
+        off: NDArray[np.float64] = 1.0 - more * np.expm1(-slept_s / within_s) - measured
+        return off
 
-    least_s, most_s = 1e-5, 0.02
-    if missed(most_s) >= 0.0:
-        within_s = most_s
-    else:
-        within_s = float(brentq(missed, least_s, most_s)) if missed(least_s) > 0.0 else least_s
-    times = 1.0 - (long - 1.0) / math.expm1(-second_s / within_s)
-    return {"times": round(times, 3), "within_us": round(1e6 * within_s, 1)}
+    # A curve that still rises after the longest sleep would tell what nobody has measured.
+    most_s = SLEEPS_S[-1] / 5.0
+    more, within_s = least_squares(
+        missed, (1.0, 0.001), bounds=((0.0, 1e-5), (99.0, most_s)), x_scale=(1.0, 0.001)
+    ).x
+    return {"times": round(1.0 + float(more), 3), "within_us": round(1e6 * float(within_s), 1)}
 
 
 def _sample(
