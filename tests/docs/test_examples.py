@@ -1,5 +1,5 @@
-"""Examples of the operators' pages that are no commands: configurations are read by the service, records by the batch, links are
-followed. Commands and programs are run by `test_run.py`."""
+"""Examples of the operators' pages that are no commands: configurations are read by the service, records by the batch; links of all pages
+are followed. Commands and programs are run by `test_run.py`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from outrider.client.batch.record import BatchRecord, parse
 from outrider.cluster.config.schema import Config, parse_config
 
 YAML = examples("yaml")
+
+LINKED = sorted(
+    {*PAGES, *(page.relative_to(ROOT).as_posix() for page in ROOT.glob("docs/**/*.md"))}
+)
 
 
 @pytest.mark.parametrize("example", YAML, ids=[each.name for each in YAML])
@@ -33,9 +37,9 @@ def test_configurations_are_accepted(example: Example) -> None:
             parse_config(document, source=example.name)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", LINKED)
 def test_links_lead_somewhere(page: str) -> None:
-    """Files, and headings in them."""
+    """Files, and headings in them; of every page, not of those for operators alone."""
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!http)([^)\s]+)\)", text):
         path, _, heading = target.partition("#")
