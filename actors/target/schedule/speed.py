@@ -16,7 +16,8 @@ PROBE_ROUNDS: Final = 8
 price less often."""
 
 ROUNDS: Final = 256
-"""Rounds that are remembered of each way."""
+"""Rounds that are remembered of each way. Less: ways that are nearly as fast could not be told apart. More: the mean would be of texts that are over,
+and a trial might cost more."""
 
 UNLIKELY: Final = -2.0 * math.log(PROBE_SHARE)
 """Logarithm of the likelihood ratio beyond which a change is not chance. Who takes chance for a change rests until the next trial, 1 / share rounds later; for
