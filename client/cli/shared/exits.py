@@ -51,7 +51,7 @@ class ExitCode(IntEnum):
 
 EXIT_CODES_HELP = (
     "Exit codes: 0 done; 1 failure; 2 wrong usage or input; 3 service unavailable or full; 4 timeout passed; "
-    "130 interrupted (Ctrl-C), 143 terminated (SIGTERM); `serve` and `status --watch`, which Ctrl-C ends as it should, 0."
+    "130 interrupted (Ctrl-C), 143 terminated (SIGTERM); 0 for Ctrl-C at `serve`, `apply --watch` and `status --watch`, which it is meant to end."
 )
 
 KIND_BY_CODE: Mapping[int, str] = {
