@@ -7,6 +7,7 @@ architectures of transformers and writes docs/models.md.
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -45,8 +46,11 @@ SUITES = {
     "random_scenarios": "bench.suites.virtual.random_scenarios_suite",
     "selectors": "bench.suites.virtual.selectors_suite",
 }
-"""The module of each: it has `run`, which yields rows; `KEYS`, if its rows are replaced one by one; and takes the options that its
-parameters name."""
+"""The module of each: it has `run`, which yields rows; `KEYS`, if its rows are replaced one by one; `CHOICES`, a check of each word of the
+options that it names; and takes the options that its parameters name."""
+
+MOST_TEMPERATURE = 100.0
+"""Of a request."""
 
 
 def main() -> None:
@@ -74,15 +78,19 @@ def main() -> None:
     parser.add_argument("--target", help="folder, hub id or demo:NAME")
     parser.add_argument("--draft", help="folder, hub id or demo:NAME")
     parser.add_argument("--quick", action="store_true", help="just enough to see that it works")
-    parser.add_argument("--runs", type=int, help="runs of each timing")
+    parser.add_argument("--runs", type=_whole(1), help="runs of each timing")
     parser.add_argument(
         "--only",
         metavar="PART,...",
         help="parts of a suite: costs of a target, delays, numbers of requests",
     )
-    parser.add_argument("--temperatures", metavar="T,...", help="which temperatures")
+    parser.add_argument(
+        "--temperatures", metavar="T,...", type=_each(_temperature), help="which temperatures"
+    )
     parser.add_argument("--part", help="one target cost, for suites with other parts")
-    parser.add_argument("--levels", metavar="N,...", help="requests at once: emulated")
+    parser.add_argument(
+        "--levels", metavar="N,...", type=_each(_whole(1)), help="requests at once: emulated"
+    )
     parser.add_argument(
         "--profiles",
         metavar="PROFILE[:DRAFTER'S],...",
@@ -96,9 +104,13 @@ def main() -> None:
         metavar="WAY,...",
         help="always, adaptive: emulated; led, served: drafters",
     )
-    parser.add_argument("--drafters", metavar="N", type=int, help="processes that draft: emulated")
-    parser.add_argument("--seed", metavar="N", type=int, help="of the first: random_scenarios")
-    parser.add_argument("--count", metavar="N", type=int, help="how many: random_scenarios")
+    parser.add_argument(
+        "--drafters", metavar="N", type=_whole(1), help="processes that draft: emulated"
+    )
+    parser.add_argument(
+        "--seed", metavar="N", type=_whole(0), help="of the first: random_scenarios"
+    )
+    parser.add_argument("--count", metavar="N", type=_whole(1), help="how many: random_scenarios")
     args = parser.parse_args()
     known = (*SUITES, "report")
     unknown = [suite for suite in args.suites if suite not in known]
@@ -110,27 +122,74 @@ def main() -> None:
         "runs": args.runs,
         "part": args.part,
         "parts": _listed(args.only),
-        "levels": [int(level) for level in args.levels.split(",")] if args.levels else None,
+        "levels": args.levels,
         "profiles": _listed(args.profiles),
         "laws": _listed(args.laws),
         "drafting": _listed(args.drafting),
         "drafters": args.drafters,
         "seed": args.seed,
         "count": args.count,
-        "temperatures": [float(t) for t in args.temperatures.split(",")]
-        if args.temperatures
-        else None,
+        "temperatures": args.temperatures,
         "is_quick": args.quick or None,
     }
+    given = {name: value for name, value in options.items() if value is not None}
+    # Of all suites before the first one runs, which may take an hour.
+    for suite in args.suites:
+        if suite != "report" and (problem := problem_of(suite, given)):
+            parser.error(problem)
     for suite in args.suites:
         if suite == "report":
             written_report.show() if args.quick else written_report.write()
         else:
-            run_suite(suite, {name: value for name, value in options.items() if value is not None})
+            run_suite(suite, given)
 
 
 def _listed(value: str | None) -> list[str] | None:
     return value.split(",") if value else None
+
+
+def _each(of: Callable[[str], Any]) -> Callable[[str], list[Any]]:
+    """What stands between commas."""
+    return lambda text: [of(word) for word in text.split(",")]
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def read(word: str) -> int:
+        try:
+            found = int(word)
+        except ValueError:
+            found = least - 1
+        if found < least:
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number, at least {least}, but is {word!r}"
+            )
+        return found
+
+    return read
+
+
+def _temperature(word: str) -> float:
+    try:
+        found = float(word)
+    except ValueError:
+        found = math.nan
+    if not 0.0 <= found <= MOST_TEMPERATURE:
+        raise argparse.ArgumentTypeError(
+            f"must be a number from 0 to {MOST_TEMPERATURE:g}, but is {word!r}"
+        )
+    return found
+
+
+def problem_of(suite: str, options: dict[str, Any]) -> str:
+    """What a suite cannot take of the options, in a sentence; empty if nothing."""
+    for name, check in getattr(import_module(SUITES[suite]), "CHOICES", {}).items():
+        given = options.get(name, ())
+        for word in [given] if isinstance(given, str) else given:
+            try:
+                check(word)
+            except ValueError as error:
+                return f"{suite}: --{'only' if name == 'parts' else name}: {error}"
+    return ""
 
 
 def run_suite(suite: str, options: dict[str, Any]) -> None:
@@ -145,6 +204,8 @@ def run_suite(suite: str, options: dict[str, Any]) -> None:
             suite, [row] if keys else kept, keys=keys, is_quick=options.get("is_quick", False)
         )
         print(f"{suite}: a row into {file}", file=sys.stderr, flush=True)
+    if not kept:
+        print(f"{suite}: no row; nothing of what is asked for was measured", file=sys.stderr)
 
 
 def _taken(run: Callable[..., object], suite: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,6 @@
 `python -m bench verifiers`: about ten minutes on two cores. `--temperatures 0.8` measures a part.
 """
 
-from bench.verifiers.suite import KEYS, run
+from bench.verifiers.suite import CHOICES, KEYS, run
 
-__all__ = ["KEYS", "run"]
+__all__ = ["CHOICES", "KEYS", "run"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from bench.running.asked import among
 from bench.verifiers import bounds, cost, cuts, nodes, served
 from bench.verifiers.rounds import COMPARED, SHAPES, measure
 from bench.verifiers.tally import Tally
@@ -14,13 +15,18 @@ from bench.verifiers.trees import Kind
 KEYS = ("layer", "temperature", "target", "draft")
 """A row is one layer at one temperature of one pair of models; toys and costs are of no pair."""
 
+PARTS = ("toys", "cost", "rounds", "service")
+
+CHOICES = {"parts": among(PARTS)}
+"""What its options may say."""
+
 
 def run(
     *,
     target: str = "demo:target",
     draft: str = "demo:draft",
     temperatures: Sequence[float] = (0.8, 1.0, 0.0),
-    parts: Sequence[str] = ("toys", "cost", "rounds", "service"),
+    parts: Sequence[str] = PARTS,
     is_quick: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Rows, each with a list of cells.

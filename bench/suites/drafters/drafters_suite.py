@@ -15,6 +15,7 @@ from typing import Any
 from bench.equality.shipped_drafters import MODELS
 from bench.ideals.law import Text
 from bench.ideals.led_rounds import LedRequests, Rounds
+from bench.running.asked import Check, among, target_cost
 from bench.running.assembly import Assembly
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import DRAFTER, TARGET, pair_config
@@ -45,6 +46,18 @@ one on a device of its own does."""
 SLOW_LABEL = f"as shipped, with passes of {1e3 * LEAST_S:.0f} ms (emulated)"
 
 LOOKS = ("led", "served")
+
+
+def _category(word: str) -> None:
+    among(sorted({prompt.category for prompt in load()}))(word)
+
+
+CHOICES: dict[str, Check] = {
+    "part": lambda word: word == SLOW or target_cost(word),
+    "parts": _category,
+    "drafting": among(LOOKS),
+}
+"""What its options may say."""
 
 WITHOUT_MODEL = ("prompt_lookup", "suffix", "repeat_last", "consensus")
 

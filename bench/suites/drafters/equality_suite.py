@@ -16,6 +16,7 @@ from typing import Any
 from bench.equality.disturbance import Disturbance
 from bench.equality.shipped_drafters import Way, ways
 from bench.network.relay import Relay
+from bench.running.asked import Check, among
 from bench.running.assembly import Assembly
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import TARGET, pair_config
@@ -29,6 +30,12 @@ KEYS = ("drafter", "temperature", "condition")
 
 DISTURBED = "disturbed"
 CONDITIONS = ("undisturbed", DISTURBED)
+
+CHOICES: dict[str, Check] = {
+    "parts": lambda word: among(ways())(word),
+    "drafting": among(CONDITIONS),
+}
+"""What its options may say."""
 
 AT_ONCE = 16
 """Requests at a time, and slots."""

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from bench.running.asked import target_cost
 from bench.running.bench_prompts import Prompt, spread
 from bench.running.targets import MAX_CONTEXT, prepared
 from bench.running.texts import Decoded, decode
@@ -22,6 +23,9 @@ from outrider.cluster.start.launch import start_service
 
 KEYS = ("part", "target", "temperature")
 """What tells rows apart."""
+
+CHOICES = {"part": target_cost}
+"""What its options may say."""
 
 SMALLER = "demo:draft"
 """A target smaller than the shipped one, with its tokenizer."""

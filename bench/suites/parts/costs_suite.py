@@ -14,6 +14,7 @@ from typing import Any
 
 from bench.figures.cpu import model_cpu
 from bench.network.relay import Relay
+from bench.running.asked import requests_at_once, target_cost
 from bench.running.assembly import Assembly
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import DRAFTER, TARGET, pair_config
@@ -25,6 +26,9 @@ from outrider.cluster.roster.roster import Role
 
 KEYS = ("part", "concurrency", "enabled")
 """What tells rows apart."""
+
+CHOICES = {"part": target_cost, "parts": requests_at_once}
+"""What its options may say."""
 
 LEVELS = ("1", "16")
 """Requests at once."""

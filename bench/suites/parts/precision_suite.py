@@ -10,12 +10,18 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from bench.running.asked import among
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import service
 from bench.running.texts import Decoded, decode, differences
 from outrider.client import Client
 
 KEYS = ("dtype", "temperature")
+
+DTYPES = ("float32", "float16", "bfloat16")
+
+CHOICES = {"parts": among(DTYPES)}
+"""What its options may say."""
 
 NEIGHBOURS = 3
 """Other requests in the plain passes that are compared with those of a request alone."""
@@ -28,7 +34,7 @@ def run(
     num_prompts: int = 24,
     max_tokens: int = 100,
     temperatures: Sequence[float] = (0.0, 0.8),
-    parts: Sequence[str] = ("float32", "float16", "bfloat16"),
+    parts: Sequence[str] = DTYPES,
     is_quick: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """One row a type and temperature."""

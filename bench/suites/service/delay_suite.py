@@ -20,6 +20,7 @@ from bench.ideals.efficiency import efficiency, lockstep_ideal
 from bench.ideals.law import Text, replay
 from bench.network.between import Between, Betweens, over_relay
 from bench.report.where import told
+from bench.running.asked import milliseconds, target_cost
 from bench.running.assembly import Assembly
 from bench.running.bench_prompts import Prompt, spread
 from bench.running.bench_service import DRAFTER, pair_config
@@ -39,6 +40,9 @@ QUARTER = "quarter"
 
 DELAYS_MS = ("0", "1", "5", QUARTER, "20", "80")
 """One way, in milliseconds."""
+
+CHOICES = {"part": target_cost, "parts": milliseconds(QUARTER)}
+"""What its options may say."""
 
 WAYS = ("plain", "pipelined", "lockstep")
 """What is compared."""

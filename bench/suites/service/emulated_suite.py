@@ -19,9 +19,10 @@ import numpy as np
 from bench.figures.emulated_run import Window, run_window
 from bench.ideals.emulated_ideal import Pair, ideal_of
 from bench.report.rows import spread as spread_of
+from bench.running.asked import Check, among
 from bench.running.bench_service import DRAFTER, TARGET
 from outrider.actors.engine.profiles import DEVICE_PREFIX
-from outrider.actors.engine.tables.trigram_laws import VOCAB_SIZE
+from outrider.actors.engine.tables.trigram_laws import VOCAB_SIZE, check_law
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.start.launch import RunningService, start_service
 
@@ -39,6 +40,13 @@ LAWS = ("agree85",)
 
 DRAFTING = {"always": False, "adaptive": True}
 """Whether drafters are made to work (`adaptive: false`), or rest where the service finds that faster."""
+
+CHOICES: dict[str, Check] = {
+    "profiles": lambda word: Pair.of(word, LAWS[0]),
+    "laws": lambda word: check_law(f"{word}/draft"),
+    "drafting": among(DRAFTING),
+}
+"""What its options may say."""
 
 TEMPERATURE = 0.8
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench.ideals.emulated_ideal import Pair
+from bench.running.asked import among
+from bench.suites.service import emulated_suite
 from bench.suites.service.emulated_suite import (
     DRAFTING,
     LAWS,
@@ -29,6 +31,9 @@ LEVELS = (1, 4, 16)
 """Requests at once."""
 
 PROFILES = ("h100-8b",)
+
+CHOICES = {**emulated_suite.CHOICES, "parts": among(VERIFIERS)}
+"""What its options may say."""
 
 CHOSEN = ("coupled", "speculative_sampling", "traversal")
 """Shared noise; a chain; a tree with all of its rows."""

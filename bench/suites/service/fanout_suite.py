@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
+from bench.running.asked import requests_at_once
 from bench.running.bench_prompts import load
 from bench.running.child import Child
 from outrider.actors.engine.checkpoint.model_source import resolve_model
@@ -19,6 +20,9 @@ from outrider.cluster.text import text_tokenizer
 
 KEYS = ("part", "streams")
 """What tells rows apart."""
+
+CHOICES = {"parts": requests_at_once}
+"""What its options may say."""
 
 STREAMS = (1, 16, 64)
 """Requests at once."""

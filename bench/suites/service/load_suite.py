@@ -21,6 +21,7 @@ from bench.ideals.law import Text, replay
 from bench.ideals.load_ideal import crowd_passes, load_efficiency
 from bench.report import where
 from bench.report.rows import spread as spread_of
+from bench.running.asked import requests_at_once, target_cost
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import service
 from bench.running.child import Child
@@ -34,6 +35,9 @@ from outrider.cluster.start.launch import RunningService
 
 KEYS = ("part", "concurrency", "temperature")
 """What tells rows apart."""
+
+CHOICES = {"part": target_cost, "parts": requests_at_once}
+"""What its options may say."""
 
 LEVELS = ("1", "2", "4", "8", "16", "32", "64")
 """Requests at once."""

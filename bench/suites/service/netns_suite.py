@@ -9,9 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench.network.network import Unavailable, network
+from bench.running.asked import milliseconds, target_cost
 
 KEYS = ("delay_ms", "temperature")
 """What tells rows apart."""
+
+CHOICES = {"part": target_cost, "parts": milliseconds("quarter")}
+"""What its options may say."""
 
 FAR = "far"
 """The drafter's host."""

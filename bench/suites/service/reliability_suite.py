@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.figures.observations import calibration_error, diagram
+from bench.running.asked import among, target_cost
 from bench.running.assembly import Assembly
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import TARGET, pair_config
@@ -27,6 +28,9 @@ DRAFTERS: dict[str, dict[str, Any]] = {
     "prompt-lookup": {"method": "prompt_lookup"},
 }
 """Those that the package can start without anything else."""
+
+CHOICES = {"part": target_cost, "parts": among(DRAFTERS)}
+"""What its options may say."""
 
 
 def run(

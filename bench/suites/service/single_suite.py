@@ -22,6 +22,7 @@ from bench.ideals.efficiency import efficiency
 from bench.ideals.law import Text, replay
 from bench.report import where
 from bench.report.rows import spread as spread_of
+from bench.running.asked import target_cost
 from bench.running.bench_prompts import Prompt, spread
 from bench.running.bench_service import DRAFTER, TARGET, service
 from bench.running.child import Child
@@ -33,6 +34,9 @@ from outrider.cluster.start.launch import RunningService
 
 KEYS = ("part", "temperature")
 """What tells rows apart."""
+
+CHOICES = {"parts": target_cost}
+"""What its options may say."""
 
 ROOM = {"max_context": MAX_CONTEXT, "num_slots": 4}
 """Deep models have many keys and values; one stream needs few."""

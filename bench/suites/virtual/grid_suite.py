@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
+from bench.running.asked import among
 from outrider.actors.engine.profiles import find_profile
 from outrider.cluster.simulate.compare import ComparedFigures, compare
 from outrider.cluster.simulate.scenario import Scenario
@@ -32,6 +33,9 @@ ROUND_TRIPS = (0.0, 0.5, 1.0, 3.0)
 """In target passes."""
 
 SESSIONS = (1, 4, 16, 64, 256)
+
+CHOICES = {"parts": among(map(str, SESSIONS))}
+"""What its options may say."""
 
 ROWS = {"flat": "10us", "linear": "500us"}
 """What a row adds to a target pass."""

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bench.report import rows as results
+from bench.running.asked import among
 from bench.suites.service.emulated_suite import PROMPT_TOKENS
 from outrider.actors.speculation.options import Speculation
 from outrider.cluster.plan.plan_request import PlanRequest, PlanTraffic
@@ -32,6 +33,11 @@ from outrider.cluster.simulate.simulated_service import SimulatedMode
 
 KEYS = ("part", "case")
 """What tells rows apart."""
+
+PARTS = ("measured", "closed form", "latency", "scale")
+
+CHOICES = {"parts": among(PARTS)}
+"""What its options may say."""
 
 CONFIGURATIONS = (
     ("h100x4-70b", "h100-1b", 70, 0.1, 1, 16),
@@ -89,16 +95,14 @@ def run(*, parts: Sequence[str] | None = None, is_quick: bool = False) -> Iterat
         for row in results.read("emulated")
         if row["drafting"] == "adaptive" and row["drafters"] == 1
     ]
-    rows: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
-        "measured": lambda: (measured(row) for row in points[:few]),
-        "closed form": lambda: (closed_form(*each) for each in CONFIGURATIONS[:few]),
-        "latency": lambda: (
-            latency(layers, agrees) for agrees in AGREEMENTS[:few] for layers in DRAFT_MS
-        ),
-        "scale": lambda: (scale(load) for load in CELL_LOADS[:few]),
-    }
+    rows: tuple[Callable[[], Iterator[dict[str, Any]]], ...] = (
+        lambda: (measured(row) for row in points[:few]),
+        lambda: (closed_form(*each) for each in CONFIGURATIONS[:few]),
+        lambda: (latency(layers, agrees) for agrees in AGREEMENTS[:few] for layers in DRAFT_MS),
+        lambda: (scale(load, is_quick=is_quick) for load in CELL_LOADS[:few]),
+    )
     with quiet():
-        for part, found in rows.items():
+        for part, found in zip(PARTS, rows, strict=True):
             if parts is None or part in parts:
                 yield from found()
 
@@ -169,8 +173,14 @@ def latency(layers: int, agrees: int) -> dict[str, Any]:
     }
 
 
-def scale(load: int) -> dict[str, Any]:
-    """So many requests at each target, in fleets of several sizes."""
+def scale(load: int, *, is_quick: bool = False) -> dict[str, Any]:
+    """So many requests at each target, in fleets of several sizes.
+
+    Args:
+        load: Requests.
+        is_quick: Of fleets only the smallest is simulated.
+    """
+    most_gpus = SIZES[0] if is_quick else MOST_SIMULATED[load]
     request = _request("h100x4-70b", "h100-1b", 70, 0.1, load, 16)
     cell = scenario(request, _option(request))
     plain, piped = run_mode(cell, SimulatedMode.PLAIN), run_mode(cell, SimulatedMode.PIPELINED)
@@ -178,7 +188,7 @@ def scale(load: int) -> dict[str, Any]:
     sizes, groups, busiest = {}, _Groups(cell, most_cells), 0.0
     for gpus in SIZES:
         cells = gpus // CELL_GPUS
-        simulated = min(cells, MOST_SIMULATED[load] // CELL_GPUS)
+        simulated = min(cells, most_gpus // CELL_GPUS)
         tokens_per_s, busiest = groups.run(simulated), groups.busiest
         # The same GPUs without drafters hold more targets, and as many requests are spread over them.
         targets = gpus // (CELL_GPUS - 1)

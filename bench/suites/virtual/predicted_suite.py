@@ -15,7 +15,13 @@ from typing import Any
 from bench.figures.emulated_run import SETTLED
 from bench.report import rows as results
 from bench.report.tables_simulated import ROLES, WAYS, WITHIN
-from bench.suites.service.emulated_suite import DRAFTING, KEYS, PROMPT_TOKENS, prompts_of
+from bench.suites.service.emulated_suite import (
+    CHOICES,
+    DRAFTING,
+    KEYS,
+    PROMPT_TOKENS,
+    prompts_of,
+)
 from outrider.cluster.simulate.compare import difference, session_rounds
 from outrider.cluster.simulate.prices import load_prices
 from outrider.cluster.simulate.scenario import Scenario
@@ -26,7 +32,7 @@ from outrider.cluster.simulate.simulated_service import (
     SimulatedService,
 )
 
-__all__ = ["KEYS", "run"]
+__all__ = ["CHOICES", "KEYS", "run"]
 
 MACHINE = "box"
 

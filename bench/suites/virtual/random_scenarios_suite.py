@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from bench.running.asked import among
 from bench.suites.virtual.random_scenario import KINDS, kind_of, random_scenario
 from outrider.cluster.simulate.compare import compare
 from outrider.cluster.simulate.simulate_command import quiet
@@ -13,6 +14,9 @@ from outrider.cluster.simulate.simulated_service import SimulatedMode
 
 KEYS = ("seed",)
 """What tells rows apart."""
+
+CHOICES = {"parts": among(KINDS)}
+"""What its options may say."""
 
 COUNT = 48
 """Scenarios of a run: eight of each kind, ten minutes."""

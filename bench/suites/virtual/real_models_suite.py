@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench.report import rows as results
+from bench.running.asked import target_cost
 from outrider.cluster.plan.trial import rate
 from outrider.cluster.simulate.compare import run as run_mode
 from outrider.cluster.simulate.compare import session_rounds
@@ -22,6 +23,9 @@ from outrider.cluster.simulate.simulated_service import SimulatedMode
 
 KEYS = ("part", "temperature")
 """What tells rows apart."""
+
+CHOICES = {"parts": target_cost}
+"""What its options may say."""
 
 AGREEMENTS = range(40, 96, 2)
 """Laws that are tried."""
@@ -53,7 +57,9 @@ def run(*, parts: Sequence[str] | None = None, is_quick: bool = False) -> Iterat
         RuntimeError: Nothing was measured that is asked for.
     """
     measured = [
-        row for row in results.read("single") if "part" in row and parts in (None, [row["part"]])
+        row
+        for row in results.read("single")
+        if "part" in row and (parts is None or row["part"] in parts)
     ]
     if not measured:
         raise RuntimeError("nothing to predict: run `python -m bench single` first")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from bench.running.asked import among
 from outrider.cluster.simulate.compare import difference, session_rounds
 from outrider.cluster.simulate.compare import run as run_mode
 from outrider.cluster.simulate.scenario import Scenario
@@ -41,6 +42,9 @@ PARTS: dict[str, dict[str, Any]] = {
 }
 """What is different from two drafters on devices of their own."""
 
+CHOICES = {"parts": among(PARTS)}
+"""What its options may say."""
+
 CLIENTS = 16
 """Requests at a time."""
 
@@ -52,9 +56,7 @@ def run(*, parts: Sequence[str] | None = None, is_quick: bool = False) -> Iterat
         parts: Which; None: all.
         is_quick: The first one, and short.
     """
-    for part in list(PARTS)[: 1 if is_quick else None]:
-        if parts is not None and part not in parts:
-            continue
+    for part in list(parts or PARTS)[: 1 if is_quick else None]:
         with quiet():
             plain = run_mode(scenario(part, "all", is_quick=is_quick), SimulatedMode.PLAIN)
         for way in WAYS:
