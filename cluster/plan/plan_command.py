@@ -8,7 +8,7 @@ from typing import Any
 
 from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.plan.plan_request import PlanRequest, load_request
-from outrider.cluster.plan.planner import LoadPoint, Plan, describe, plan
+from outrider.cluster.plan.planner import LoadPoint, Plan, describe, is_enough, plan
 from outrider.cluster.plan.serving_ways import Option
 from outrider.cluster.plan.trial import Tried
 from outrider.cluster.process.command_failed import USAGE, CommandFailed
@@ -62,7 +62,7 @@ def lines_of(request: PlanRequest, made: Plan) -> list[str]:
     if made.best is None:
         lines.append("nothing is fast enough: allow more GPUs, or ask for less")
     if request.has_price:
-        return [*lines, _paid(made), *_pays(made.loads)]
+        return [*lines, _paid(request, made), *_pays(made.loads)]
     return [*lines, "nothing has a price, so the fastest way comes first"]
 
 
@@ -83,15 +83,20 @@ def _memory(request: PlanRequest) -> list[str]:
     return lines
 
 
-def _paid(made: Plan) -> str:
-    """What was tried."""
-    tried = [*filter(None, [made.best]), *made.others]
-    plain = min(one.option.usd_per_million for one in tried if one.option.drafter is None)
-    drafting = [one.option for one in tried if one.option.drafter is not None]
-    best = min(drafting, key=lambda one: one.usd_per_million, default=None)
-    if best is None:
+def _paid(request: PlanRequest, made: Plan) -> str:
+    """What was tried; where some ways are fast enough, the others do not count."""
+    tried = [one.option for one in (*filter(None, [made.best]), *made.others)]
+    if all(one.drafter is None for one in tried):
         return "in virtual time no way with a drafter was tried"
-    if best.usd_per_million < plain:
+    enough = [one for one in tried if made.best is None or is_enough(request, one)]
+    plain = [one.usd_per_million for one in enough if one.drafter is None]
+    drafting = [one for one in enough if one.drafter is not None]
+    if not drafting:
+        return "in virtual time no way with a drafter that was tried is fast enough"
+    if not plain:
+        return "in virtual time only ways with a drafter are fast enough"
+    best = min(drafting, key=lambda one: one.usd_per_million)
+    if best.usd_per_million < min(plain):
         return f"in virtual time a drafter pays: {describe(best)} is cheaper than plain decoding"
     return "in virtual time no way with a drafter that was tried is cheaper than plain decoding"
 

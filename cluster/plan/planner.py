@@ -57,16 +57,14 @@ def plan(
         tell: Takes lines on how it goes.
     """
     every = list(options(request))
-    ranked = sorted(filter(lambda one: _is_enough(request, one), every), key=_order)
+    ranked = sorted(filter(lambda one: is_enough(request, one), every), key=_order)
     best_by_name: dict[tuple[str, int, int], Option] = {}
     for option in ranked:
         # Of one drafter and numbers of targets and drafters only the best shape: the others differ by less than a trial does.
         best_by_name.setdefault((option.name, option.targets, option.drafters), option)
-    # The cheapest that is fast enough, or no way with drafters is known to be worth it.
-    plain = min(
+    plain = sorted(
         (one for one in every if one.drafter is None),
-        key=lambda one: (not _is_enough(request, one), _order(one)),
-        default=None,
+        key=lambda one: (not is_enough(request, one), _order(one)),
     )
     found: list[Tried] = []
 
@@ -76,13 +74,18 @@ def plan(
 
     for option in best_by_name.values():
         # The closed form may expect too much, so the cheapest that it thinks fast enough need not be.
-        if len(found) >= trials and any(_is_enough(request, one.option) for one in found):
+        if len(found) >= trials and any(is_enough(request, one.option) for one in found):
             break
         attempt(option)
-    if plain is not None and all(one.option.drafter is not None for one in found):
-        attempt(plain)
-    found.sort(key=lambda one: (not _is_enough(request, one.option), _order(one.option)))
-    best = found[0] if found and _is_enough(request, found[0].option) else None
+    # The cheapest plain way that is fast enough in virtual time too, or no way with drafters is known to be worth it.
+    for option in plain:
+        known = {one.option.targets: one.option for one in found if one.option.drafter is None}
+        if any(is_enough(request, one) for one in known.values()):
+            break
+        if not known or (is_enough(request, option) and option.targets not in known):
+            attempt(option)
+    found.sort(key=lambda one: (not is_enough(request, one.option), _order(one.option)))
+    best = found[0] if found and is_enough(request, found[0].option) else None
     return Plan(
         best=best,
         others=tuple(found if best is None else found[1:]),
@@ -122,5 +125,6 @@ def _order(option: Option) -> tuple[float, float, int]:
     return option.usd_per_million, -option.tokens_per_s, option.nodes
 
 
-def _is_enough(request: PlanRequest, option: Option) -> bool:
+def is_enough(request: PlanRequest, option: Option) -> bool:
+    """Whether each request gets the tokens a second that are asked for."""
     return option.tokens_per_s / request.traffic.requests >= request.traffic.tokens_per_s

@@ -144,6 +144,30 @@ def test_plain_decoding_that_is_fast_enough_is_always_tried(
     assert ("plain", 2) in ways
 
 
+def test_plain_decoding_is_tried_until_it_is_fast_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a drafter is recommended that was seen to be slower than plain decoding on as many targets, where the closed form thought
+    that fewer targets would do."""
+
+    def slower(_: PlanRequest, option: Option) -> Tried:
+        gained = option.speed_up if option.drafter is None else option.speed_up / 0.95
+        found = replace(option, tokens_per_s=0.9 * option.tokens_per_s / gained)
+        return Tried(option=found, expected=option.speed_up)
+
+    monkeypatch.setattr(planner, "tried", slower)
+    target = {"profile": "10ms+1ms", "usd_per_gpu_hour": 3.0}
+    traffic = {"requests": 4, "tokens": 64}
+    drafters = [{**NEAR, "usd_per_gpu_hour": 0.01}]
+    plain = next(options(request(target=target, traffic=traffic)))
+    least = 0.95 * plain.tokens_per_s / 4
+    asked = request(
+        target=target, traffic={**traffic, "tokens_per_s": least}, drafters=drafters, nodes=[8]
+    )
+    made = planner.plan(asked, trials=1)
+    assert made.best is not None
+    assert (made.best.option.name, made.best.option.targets) == ("plain", 2)
+    assert any(one.option.drafter is not None for one in made.others)
+
+
 def test_a_trial_of_the_slowest_target_is_a_scenario() -> None:
     """Two texts of it would take longer than a scenario may be."""
     slow = request(target={"profile": "59000ms"}, traffic={"requests": 1, "tokens": 2000})

@@ -205,6 +205,21 @@ def test_words_follow_what_was_tried() -> None:
     assert closed.startswith("by the closed form alone")
 
 
+def test_what_is_too_slow_does_not_pay() -> None:
+    """A way with a drafter that is cheaper than plain decoding, but too slow where plain decoding is fast enough, and the other way round."""
+    of = request(traffic={"requests": 1, "tokens": 16, "prompt": 8, "tokens_per_s": 90})
+    plain, fast = next(iter(options(of))), drafting(of)
+    made = plan_of(
+        of, (replace(plain, tokens_per_s=95.0), 2.0), (replace(fast, tokens_per_s=80.0), 1.0)
+    )
+    says = " ".join(lines_of(of, made))
+    assert "no way with a drafter that was tried is fast enough" in says
+    made = plan_of(
+        of, (replace(fast, tokens_per_s=95.0), 2.0), (replace(plain, tokens_per_s=80.0), 1.0)
+    )
+    assert "only ways with a drafter are fast enough" in " ".join(lines_of(of, made))
+
+
 def test_without_prices_nothing_is_said_of_paying() -> None:
     """All cost the same."""
     free = request(
