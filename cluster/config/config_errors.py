@@ -13,8 +13,11 @@ from pydantic import BaseModel, ValidationError
 CUT = "..."
 """What stands for the middle of a long text."""
 
-KEY_MARK = "[key]"
-"""Stands in pydantic's places for the key of a mapping in front of it."""
+WORD, SECTION = "[word]", "[section]"
+"""Tags of a field that takes a word or a section; pydantic names the one that it tried in its places."""
+
+MARKS = frozenset(("[key]", WORD, SECTION))
+"""Stand in pydantic's places beside what the file says; the first, for the key of a mapping in front of it."""
 
 TEXTS = ("string_type", "literal_error", "enum")
 """Pydantic's kinds of problems where a text is wanted. YAML reads some texts as something else: `no` as a truth, `1` as a number."""
@@ -72,7 +75,7 @@ def _follows(details: Any, places: Sequence[tuple[str | int, ...]]) -> bool:
 
 
 def _problem(details: Any, model: type[BaseModel]) -> ConfigProblem:
-    location: tuple[str | int, ...] = tuple(part for part in details["loc"] if part != KEY_MARK)
+    location: tuple[str | int, ...] = tuple(part for part in details["loc"] if part not in MARKS)
     kind: str = details["type"]
     if kind == "extra_forbidden":
         return ConfigProblem(path_of(location[:-1]), _unknown_key(location, model))
@@ -85,6 +88,13 @@ def _problem(details: Any, model: type[BaseModel]) -> ConfigProblem:
         return ConfigProblem(
             path_of(location), f"must match {pattern}, but is {shown(details['input'])}"
         )
+    if kind == "too_short":
+        least = details["ctx"]["min_length"]
+        return ConfigProblem(
+            path_of(location), f"must have at least {least} entr{'ies' if least > 1 else 'y'}"
+        )
+    if kind == "tuple_type":
+        return ConfigProblem(path_of(location), f"must be a list, but is {shown(details['input'])}")
     if kind == "model_type":
         found = "empty" if details["input"] is None else shown(details["input"])
         return ConfigProblem(

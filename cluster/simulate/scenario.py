@@ -13,7 +13,13 @@ from outrider.actors.speculation.choice.selector_registry import SELECTORS
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import LEAST_BUSY, Speculation
 from outrider.cluster.config.config_actors import MAX_SLOTS
-from outrider.cluster.config.config_errors import ConfigError, ConfigProblem, problems_of
+from outrider.cluster.config.config_errors import (
+    SECTION,
+    WORD,
+    ConfigError,
+    ConfigProblem,
+    problems_of,
+)
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.config_section import NAME, Section
 from outrider.cluster.simulate.prices import Prices
@@ -177,8 +183,8 @@ class Scenario(Section):
     """Cores of each."""
     coordinator_machine: Name | None = None
     prices: Annotated[
-        Annotated[Literal["measured", "free"], Tag("word")] | Annotated[Prices, Tag("numbers")],
-        Discriminator(lambda asked: "word" if isinstance(asked, str) else "numbers"),
+        Annotated[Literal["measured", "free"], Tag(WORD)] | Annotated[Prices, Tag(SECTION)],
+        Discriminator(lambda asked: WORD if isinstance(asked, str) else SECTION),
     ] = "measured"
     """What processor time costs. Numbers of its own keep a scenario the same when prices are measured again."""
     temperature: Annotated[float, Field(ge=0.0, le=5.0)] = 0.8
