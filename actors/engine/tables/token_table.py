@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,20 @@ from outrider.actors.engine.tables.token_slots import START_TOKEN
 
 MAX_ORDER = 2
 """Most tokens that a distribution depends on; beyond, tables outgrow memory."""
+
+UNREADABLE = (
+    BadZipFile,
+    EOFError,
+    KeyError,
+    MemoryError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    zlib.error,
+)
+"""What numpy and its unpacking raise of a file that is damaged or something else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,19 +51,23 @@ class Table:
         shape = self.log_probs.shape
         if not 1 <= len(shape) <= MAX_ORDER + 1 or len(set(shape)) > 1 or not shape[0]:
             raise ValueError(
-                f"log_probs has shape {shape}; it must have 1 to {MAX_ORDER + 1} equal axes, of one token at least"
+                f"{self.name}: log_probs has shape {shape}; it must have 1 to {MAX_ORDER + 1} equal axes, of one token at least"
             )
         vocab_size = shape[0]
         if self.log_probs.dtype not in (np.float32, np.float64):
-            raise ValueError(f"log_probs is {self.log_probs.dtype}; it must be float32 or float64")
+            raise ValueError(
+                f"{self.name}: log_probs is {self.log_probs.dtype}; it must be float32 or float64"
+            )
         sums = np.exp(self.log_probs.astype(np.float64)).sum(axis=-1)
         if not np.allclose(sums, 1.0, rtol=0.0, atol=1e-4):
             raise ValueError(
-                f"probabilities sum to {sums.min():.6f} .. {sums.max():.6f}; normalise each row of log_probs"
+                f"{self.name}: probabilities sum to {sums.min():.6f} .. {sums.max():.6f}; normalise each row of log_probs"
             )
         for token in self.eos_token_ids:
             if not 0 <= token < vocab_size:
-                raise ValueError(f"eos_token_ids has {token}, outside a vocabulary of {vocab_size}")
+                raise ValueError(
+                    f"{self.name}: eos_token_ids has {token}, outside a vocabulary of {vocab_size}"
+                )
 
     @property
     def vocab_size(self) -> int:
@@ -98,7 +117,7 @@ def load_table(file: Path) -> Table:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             log_probs = arrays["log_probs"]
             eos = tuple(int(token) for token in arrays["eos_token_ids"])
-    except (OSError, ValueError, TypeError, KeyError, EOFError, MemoryError, BadZipFile) as error:
+    except UNREADABLE as error:
         raise ValueError(
             f"{file} is not a table of distributions: {error}; write it with Table.save"
         ) from error

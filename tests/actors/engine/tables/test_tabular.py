@@ -133,6 +133,35 @@ def test_file_that_is_no_table(tmp_path: Path) -> None:
         load_table(tmp_path / "other.npz")
 
 
+def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
+    """By name, wherever the damage lies."""
+    table = random_table(5, 1, seed=1)
+    whole = tmp_path / "whole.npz"
+    np.savez_compressed(whole, log_probs=table.log_probs, eos_token_ids=np.array([0]))
+    written = whole.read_bytes()
+    said = []
+    for place in range(len(written)):
+        (tmp_path / "damaged.npz").write_bytes(
+            written[:place] + bytes([written[place] ^ 0xFF]) + written[place + 1 :]
+        )
+        try:
+            load_table(tmp_path / "damaged.npz")
+        except ValueError as error:
+            said.append(str(error))
+    assert len(said) > len(written) / 2
+    assert all("damaged.npz" in one for one in said)
+    np.savez(tmp_path / "damaged.npz", log_probs=table.log_probs, eos_token_ids=[np.inf])
+    with pytest.raises(ValueError, match=r"damaged\.npz is not a table"):
+        load_table(tmp_path / "damaged.npz")
+
+
+def test_a_table_that_is_no_distribution_is_refused_by_name(tmp_path: Path) -> None:
+    """A file of the right form with other numbers."""
+    np.savez(tmp_path / "wide.npz", log_probs=np.full((2, 2), np.nan), eos_token_ids=[0])
+    with pytest.raises(ValueError, match=r"wide\.npz: probabilities sum to nan"):
+        load_table(tmp_path / "wide.npz")
+
+
 @pytest.mark.parametrize(
     ("log_probs", "message"),
     [
