@@ -6,6 +6,7 @@ import torch
 
 from outrider.actors.draft.block.block_net import BlockNet
 from outrider.actors.train.block.block_objective import Blocks, at_slots, block_states
+from outrider.actors.train.features.output_layer import Logits
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.loop.depth_report import DepthReport, DepthSums
 
@@ -17,14 +18,14 @@ ROWS_PER_PASS = 4
 
 @torch.no_grad()
 def block_acceptance(
-    net: BlockNet, held: HeldOut, head_VD: torch.Tensor, *, lag: int = 0, reveals: bool = False
+    net: BlockNet, held: HeldOut, output: Logits, *, lag: int = 0, reveals: bool = False
 ) -> DepthReport:
     """Measures the tokens behind the newest one, each given that those before it were right.
 
     Args:
         net: The model.
         held: Rows with the states of the net's layers, and behind them those after the final norm.
-        head_VD: The target's output layer.
+        output: The target's output layer.
         lag: Tokens that were written since the newest states, beside the one that every block is told.
         reveals: Whether the block is told those; else it was drafted before they came.
     """
@@ -45,7 +46,7 @@ def block_acceptance(
             own = own + net.markov_head(at_slots(tokens, blocks, block)[:, :, lag:])
         rows = torch.arange(len(tokens), device=device)[:, None, None]
         slots = places[..., None] + torch.arange(lag, block, device=device)
-        law = features[rows, slots, -1] @ head_VD.T
+        law = output(features[rows, slots, -1])
         written = at_slots(tokens, blocks, block, 1)[:, :, lag:]
         sums.add_all(scores=own, target=law, written=written)
     return sums.report()

@@ -63,7 +63,7 @@ class DsparkTraining(BlockTraining[DsparkTrainingOptions]):
                 )
                 reports[how] = {
                     name: block_acceptance(
-                        self.net, one, self.target.head_VD, lag=late, reveals=told
+                        self.net, one, self.target.output, lag=late, reveals=told
                     )
                     for name, one in held.items()
                 }

@@ -21,6 +21,7 @@ from outrider.actors.draft.ctc.prefix_masses import (
 )
 from outrider.actors.train.block.block_evaluation import EVERY, ROWS_PER_PASS
 from outrider.actors.train.block.block_objective import Blocks, at_slots, block_states
+from outrider.actors.train.features.output_layer import Logits
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.loop.depth_report import TREE, DepthReport, DepthSums
 
@@ -74,13 +75,13 @@ class Strings:
 
 
 @torch.no_grad()
-def string_acceptance(net: BlockNet, held: HeldOut, head_VD: torch.Tensor) -> DepthReport:
+def string_acceptance(net: BlockNet, held: HeldOut, output: Logits) -> DepthReport:
     """Measures the tokens behind the newest one, each given that those before it were right, and trees of the likeliest nodes.
 
     Args:
         net: The model: of frames, or of slots that hold a token each.
         held: Rows with the states of the net's layers, and behind them those after the final norm.
-        head_VD: The target's output layer.
+        output: The target's output layer.
     """
     config = net.config
     reach, length = config.reach, held.tokens_BL.shape[1]
@@ -107,7 +108,7 @@ def string_acceptance(net: BlockNet, held: HeldOut, head_VD: torch.Tensor) -> De
                 depth,
                 scores=own,
                 law=own,
-                target=targets[:, depth] @ head_VD.T,
+                target=output(targets[:, depth]),
                 written=written[:, depth],
             )
             masses = strings.append(masses, lasts, written_NL[:, depth])

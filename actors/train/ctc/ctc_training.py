@@ -54,10 +54,10 @@ class CtcTraining(BlockTraining[CtcTrainingOptions]):
 
     def measure(self, held: Mapping[str, HeldOut]) -> Reports:
         """See `RowTraining`."""
-        head_VD = self.target.head_VD
+        output = self.target.output
         return {
             self.objective: {
-                name: string_acceptance(self.net, one, head_VD) for name, one in held.items()
+                name: string_acceptance(self.net, one, output) for name, one in held.items()
             }
         }
 

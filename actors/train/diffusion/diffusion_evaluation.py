@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 
 from outrider.actors.draft.diffusion.denoising import ONE_STEP, distances
 from outrider.actors.draft.diffusion.diffusion_net import DiffusionNet
 from outrider.actors.train.block.block_evaluation import EVERY, ROWS_PER_PASS
 from outrider.actors.train.block.block_objective import Blocks, at_slots
 from outrider.actors.train.diffusion.diffusion_objective import diffusion_states
+from outrider.actors.train.features.output_layer import Logits
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.loop.depth_report import DepthReport, DepthSums
 
 
 @torch.no_grad()
 def diffusion_acceptance(
-    net: DiffusionNet, held: HeldOut, head_VD: torch.Tensor, starts: Sequence[int] = ONE_STEP
+    net: DiffusionNet, held: HeldOut, output: Logits, starts: Sequence[int] = ONE_STEP
 ) -> DepthReport:
     """Measures the tokens of a block, each given that those before it were right: so what a step was told is the text itself.
 
     Args:
         net: The model.
         held: Rows with the target's states after the final norm.
-        head_VD: The target's output layer.
+        output: The target's output layer.
         starts: Tokens that each denoising step is told.
     """
     block = net.config.block
@@ -45,7 +45,7 @@ def diffusion_acceptance(
         own = net.unary(states)
         rows = torch.arange(len(tokens), device=device)[:, None, None]
         lasts = held.features_BLD[at : at + ROWS_PER_PASS][rows, places[..., None] + slots]
-        law = F.linear(lasts, head_VD)
+        law = output(lasts)
         written = at_slots(tokens, Blocks(places, places), block, 1)
         sums.add_all(scores=own, target=law, written=written)
     return sums.report()

@@ -7,7 +7,6 @@ their first tokens, as later steps do. A place counts exp(-k / 4), k places behi
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 
 from outrider.actors.draft.diffusion.diffusion_net import DiffusionNet
 from outrider.actors.train.block.block_objective import (
@@ -16,6 +15,7 @@ from outrider.actors.train.block.block_objective import (
     at_slots,
     overlap_losses,
 )
+from outrider.actors.train.features.output_layer import Logits
 from outrider.actors.train.loop.data_parallel import count_of_all
 
 
@@ -69,7 +69,7 @@ def diffusion_loss(
     net: DiffusionNet,
     tokens_RL: torch.Tensor,
     last_RLD: torch.Tensor,
-    head_VD: torch.Tensor,
+    output: Logits,
     blocks: Blocks,
     first: int,
 ) -> torch.Tensor:
@@ -79,7 +79,7 @@ def diffusion_loss(
         net: What is trained.
         tokens_RL: Rows of token ids.
         last_RLD: The target's states after the final norm, which its own distribution is made of.
-        head_VD: The target's output layer.
+        output: The target's output layer.
         blocks: The blocks.
         first: Position of the first token that counts.
     """
@@ -100,7 +100,7 @@ def diffusion_loss(
     )
     with torch.no_grad():
         lasts_ND = torch.cat((last_RLD[:, begin:-1].flatten(0, 1), lasts_RABD[counts_RAB]))
-        laws_NV = F.linear(lasts_ND, head_VD).softmax(-1)
+        laws_NV = output(lasts_ND).softmax(-1)
     weights_N = torch.cat(
         (
             torch.ones(len(states_ND) - int(counts_RAB.sum()), device=states.device),

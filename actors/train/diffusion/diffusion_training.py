@@ -101,16 +101,15 @@ class DiffusionTraining(RowTraining[DiffusionTrainingOptions]):
         self, tokens_RL: torch.Tensor, features_RLKD: torch.Tensor, blocks: Blocks, first: int
     ) -> torch.Tensor:
         """See `RowTraining`."""
-        last, head = features_RLKD[:, :, -1], self.target.head_VD
-        return diffusion_loss(self.net, tokens_RL, last, head, blocks, first)
+        last, output = features_RLKD[:, :, -1], self.target.output
+        return diffusion_loss(self.net, tokens_RL, last, output, blocks, first)
 
     def measure(self, held: Mapping[str, HeldOut]) -> Reports:
         """See `RowTraining`: in one step, and in those that it makes the best."""
 
         def measured(starts: tuple[int, ...]) -> dict[str, DepthReport]:
-            head = self.target.head_VD
             return {
-                name: diffusion_acceptance(self.net, one, head, starts)
+                name: diffusion_acceptance(self.net, one, self.target.output, starts)
                 for name, one in held.items()
             }
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-import torch.nn.functional as F
 
 from outrider.actors.draft.eagle.eagle_net import EagleNet
+from outrider.actors.train.features.output_layer import Logits
 from outrider.actors.train.loop.data_parallel import count_of_all, own_part, rows_of_all
 from outrider.actors.train.loop.output_head import LEAST_REST, LISTED, head_loss, listed_rule
 
@@ -87,7 +87,7 @@ def eagle_loss(
     *,
     num_steps: int,
     decay: float,
-    head_VD: torch.Tensor,
+    output: Logits,
 ) -> torch.Tensor:
     """Weighted mean over steps of the divergence from the target's distributions, nats a token.
 
@@ -99,7 +99,7 @@ def eagle_loss(
         places_BM: Places that count.
         num_steps: Steps.
         decay: Weight of a step as a part of that of the one before.
-        head_VD: The target's output layer.
+        output: The target's output layer.
     """
     unrolling = Unrolling(net, tokens_BL, features_BLKD, num_places(tokens_BL.shape[1], num_steps))
     total, weights = last_BLD.new_zeros(()), 0.0
@@ -109,7 +109,7 @@ def eagle_loss(
             net,
             _at(states_BND, places_BM).flatten(0, 1),
             _at(last_BLD, places_BM + 1 + number).flatten(0, 1),
-            head_VD,
+            output,
         )
         weights += weight
     return total / weights
@@ -122,7 +122,7 @@ def reuse_loss(
     last_BLD: torch.Tensor,
     places_BM: torch.Tensor,
     *,
-    head_VD: torch.Tensor,
+    output: Logits,
     generator: torch.Generator,
 ) -> torch.Tensor:
     """Of states whose rows had read another token that the net thought likely, once the text's is put into them; as `eagle_loss`, step 1."""
@@ -145,17 +145,17 @@ def reuse_loss(
         other_BN.gather(1, places_BM),
         written_BN.gather(1, places_BM),
     )
-    return law_loss(net, moved.flatten(0, 1), _at(last_BLD, places_BM + 2).flatten(0, 1), head_VD)
+    return law_loss(net, moved.flatten(0, 1), _at(last_BLD, places_BM + 2).flatten(0, 1), output)
 
 
 def law_loss(
-    net: EagleNet, states_MD: torch.Tensor, last_MD: torch.Tensor, head_VD: torch.Tensor
+    net: EagleNet, states_MD: torch.Tensor, last_MD: torch.Tensor, output: Logits
 ) -> torch.Tensor:
     """Mean divergence of the laws of states s' from those of the target's last states, nats; among the ids that the net proposes, of places where
     the target's likeliest is one of them."""
     ids = net.drafted_ids
     with torch.no_grad():
-        logits_MV = F.linear(last_MD, head_VD)
+        logits_MV = output(last_MD)
         if ids is not None:
             counts_M = torch.isin(logits_MV.argmax(-1), ids)
             logits_MV = logits_MV[counts_M][:, ids]

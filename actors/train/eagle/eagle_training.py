@@ -107,7 +107,7 @@ class EagleTraining:
         depth = min(2 * net.config.num_steps, options.row_length - options.prompt_length - 2)
         reports = {
             "training": {
-                name: eagle_acceptance(net, one, self._target.head_VD, depth)
+                name: eagle_acceptance(net, one, self._target.output, depth)
                 for name, one in self._rows.held_out(NEAR_ZERO).items()
             }
         }
@@ -199,12 +199,12 @@ class EagleTraining:
             *batch,
             num_steps=options.num_steps,
             decay=options.decay,
-            head_VD=self._target.head_VD,
+            output=self._target.output,
         )
 
     def _reuse_loss(self, net: EagleNet, caches: Sequence[FeatureCache], step: int) -> torch.Tensor:
         *batch, generator = self._batch(caches, step, 2)
-        return reuse_loss(net, *batch, head_VD=self._target.head_VD, generator=generator)
+        return reuse_loss(net, *batch, output=self._target.output, generator=generator)
 
     def _write(self, net: EagleNet, reports: Reports) -> None:
         out = self._options.out

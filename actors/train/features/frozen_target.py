@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 
@@ -32,6 +33,7 @@ from outrider.actors.exchange.feedback_request import Layer
 from outrider.actors.train.demo.rollout import continue_rows
 from outrider.actors.train.demo.train_demo import choose_device
 from outrider.actors.train.features.feature_cache import Int32s
+from outrider.actors.train.features.output_layer import OutputLayer
 from outrider.actors.train.features.training_text import read_texts
 from outrider.actors.train.loop.data_parallel import is_first
 from outrider.actors.train.loop.objective import mixed_precision
@@ -51,6 +53,11 @@ class FrozenTarget:
     tokenizer: PreTrainedTokenizerFast
     fingerprint: str
     """As the service will know it by."""
+
+    @cached_property
+    def output(self) -> OutputLayer:
+        """From its states after the final norm to its logits. Raises TrainError where those do not follow from these."""
+        return OutputLayer(self.model)
 
     @property
     def width(self) -> int:
@@ -150,6 +157,7 @@ def target_of(options: TargetTrainerOptions) -> FrozenTarget:
         read_texts(options.data)
     target = load_target(options.target, device)
     _check_shape(options, target.width, target.num_blocks)
+    _ = target.output
     return target
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
+from outrider.actors.train.features.output_layer import Logits
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.heads.head_objective import num_positions
 from outrider.actors.train.loop.depth_report import DepthReport, DepthSums
@@ -14,7 +14,7 @@ ROWS_PER_PASS = 8
 
 
 @torch.no_grad()
-def acceptance(net: SpeculatorNet, held: HeldOut, head_VD: torch.Tensor) -> DepthReport:
+def acceptance(net: SpeculatorNet, held: HeldOut, output: Logits) -> DepthReport:
     """Measures a net on some rows."""
     stages = net.config.num_stages
     begin = max(held.first - 1, 0)
@@ -32,7 +32,7 @@ def acceptance(net: SpeculatorNet, held: HeldOut, head_VD: torch.Tensor) -> Dept
                 stage,
                 scores=own,
                 law=own.softmax(-1),
-                target=F.linear(features_BLD[:, here], head_VD),
+                target=output(features_BLD[:, here]),
                 written=tokens_BL[:, begin + 2 + stage : end + 2 + stage],
             )
     return sums.report()

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
+from outrider.actors.train.features.output_layer import Logits
 from outrider.actors.train.loop.output_head import (
     LEAST_REST,
     LISTED,
@@ -36,7 +36,7 @@ def speculator_loss(
     *,
     first: int,
     labels: Labels,
-    head_VD: torch.Tensor,
+    output: Logits,
 ) -> torch.Tensor:
     """The sum over stages of mean losses, nats per token; the cross-entropy, or the divergence from the target's distribution.
 
@@ -46,14 +46,14 @@ def speculator_loss(
         features_BLD: The target's hidden states at them.
         first: Position whose token is the first that was not given to the target; the state before it is the first that counts.
         labels: See `Labels`.
-        head_VD: The target's output layer, for `law`.
+        output: The target's output layer, for `law`.
     """
     stages = net.config.num_stages
     begin, end = max(first - 1, 0), num_positions(tokens_BL.shape[1], stages)
     states = features_BLD[:, begin:end]
     total = features_BLD.new_zeros(())
     if labels == "law":
-        listed_BLK, logprobs_BLK = listed_law(features_BLD[:, begin + 1 : end + stages], head_VD)
+        listed_BLK, logprobs_BLK = listed_law(features_BLD[:, begin + 1 : end + stages], output)
     for stage in range(stages):
         states = net.stage(stage, states, tokens_BL[:, begin + 1 + stage : end + 1 + stage])
         vectors, table_VK = net.head(stage, states)
@@ -69,13 +69,11 @@ def speculator_loss(
 
 
 @torch.no_grad()
-def listed_law(
-    features_BLD: torch.Tensor, head_VD: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def listed_law(features_BLD: torch.Tensor, output: Logits) -> tuple[torch.Tensor, torch.Tensor]:
     """The likeliest tokens after positions, and their log-probabilities; a row of positions at a time."""
     tokens, logprobs = [], []
     for row_LD in features_BLD:
-        logprob_LV = F.linear(row_LD, head_VD).log_softmax(-1)
+        logprob_LV = output(row_LD).log_softmax(-1)
         best = logprob_LV.topk(min(LISTED, logprob_LV.shape[1]), dim=-1, sorted=False)
         tokens.append(best.indices)
         logprobs.append(best.values)

@@ -115,7 +115,7 @@ class SpeculatorTraining:
                 continue
             held = held or self._rows.held_out(NEAR_ZERO)
             reports[part] = {
-                name: acceptance(self.net, one, self._target.head_VD) for name, one in held.items()
+                name: acceptance(self.net, one, self._target.output) for name, one in held.items()
             }
             self._write(reports)
         fitting.budget.save()
@@ -154,7 +154,7 @@ class SpeculatorTraining:
                 features_BLD.to(device),
                 first=cache.key.first,
                 labels=options.labels,
-                head_VD=self._target.head_VD,
+                output=self._target.output,
             )
             return loss
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from transformers import LlamaForCausalLM
 
+from outrider.actors.train.features.output_layer import Logits
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.loop.evaluate import compare
 from outrider.actors.train.nested.nested_objective import exit_states
@@ -37,7 +37,7 @@ class ExitReport:
 def exit_reports(
     model: LlamaForCausalLM,
     held: HeldOut,
-    head_VD: torch.Tensor,
+    output: Logits,
     exits: Sequence[int],
     thresholds: Sequence[float] = (),
 ) -> dict[str, ExitReport]:
@@ -46,7 +46,7 @@ def exit_reports(
     Args:
         model: The draft.
         held: Rows with the target's states.
-        head_VD: The target's output layer.
+        output: The target's output layer.
         exits: Layers of each.
         thresholds: Confidences from which on a position leaves before the last exit; each is measured as well.
     """
@@ -57,9 +57,7 @@ def exit_reports(
     count = 0
     for at in range(0, len(held.tokens_BL), ROWS_PER_PASS):
         tokens_BL = held.tokens_BL[at : at + ROWS_PER_PASS]
-        wanted_NV = F.linear(held.features_BLD[at : at + ROWS_PER_PASS, begin:-1], head_VD).flatten(
-            0, 1
-        )
+        wanted_NV = output(held.features_BLD[at : at + ROWS_PER_PASS, begin:-1]).flatten(0, 1)
         next_N = tokens_BL[:, begin + 1 :].flatten()
         laws = [
             model.lm_head(states[:, begin:-1]).flatten(0, 1).float()

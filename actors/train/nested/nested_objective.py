@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from transformers import LlamaForCausalLM
 
+from outrider.actors.train.features.output_layer import Logits
 from outrider.actors.train.heads.head_objective import listed_law
 from outrider.actors.train.loop.objective import mixed_precision
 from outrider.actors.train.loop.output_head import LEAST_REST, head_loss, listed_rule
@@ -35,7 +36,7 @@ def nested_loss(
     model: LlamaForCausalLM,
     tokens_BL: torch.Tensor,
     states_BLD: torch.Tensor,
-    head_VD: torch.Tensor,
+    output: Logits,
     exits: Sequence[int],
 ) -> torch.Tensor:
     """The sum over exits of KL(target || exit), mean over positions, nats.
@@ -44,10 +45,10 @@ def nested_loss(
         model: What is trained.
         tokens_BL: Rows of token ids.
         states_BLD: What the target puts into its output layer at them.
-        head_VD: The target's output layer.
+        output: The target's output layer.
         exits: Layers of each exit.
     """
-    listed_BLK, logprobs_BLK = listed_law(states_BLD, head_VD)
+    listed_BLK, logprobs_BLK = listed_law(states_BLD, output)
     rule = listed_rule(listed_BLK.flatten(0, 1), logprobs_BLK.flatten(0, 1), LEAST_REST)
     total = states_BLD.new_zeros(())
     for states in exit_states(model, tokens_BL, exits):

@@ -149,8 +149,8 @@ class NestedTraining:
             tokens, states = cache.rows(
                 shuffled(turn, options.rows_per_step, cache.num_rows, options.seed)
             )
-            device, head = self._target.device, self._target.head_VD
-            return nested_loss(model, tokens.to(device), states.to(device), head, exits)
+            device, output = self._target.device, self._target.output
+            return nested_loss(model, tokens.to(device), states.to(device), output, exits)
 
         return self._fitting.fit(part, model, loss, schedule, caches, fingerprint, file)
 
@@ -160,13 +160,13 @@ class NestedTraining:
         separate: Mapping[int, LlamaForCausalLM],
         held: Mapping[str, HeldOut],
     ) -> Reports:
-        exits, head = self._options.exits, self._target.head_VD
+        exits, output = self._options.exits, self._target.output
         thresholds = THRESHOLDS if len(exits) > 1 else ()
         reports: Reports = {}
         for text, rows in held.items():
-            reports[text] = exit_reports(nested, rows, head, exits, thresholds)
+            reports[text] = exit_reports(nested, rows, output, exits, thresholds)
             for layers, model in separate.items():
-                (alone,) = exit_reports(model, rows, head, (layers,)).values()
+                (alone,) = exit_reports(model, rows, output, (layers,)).values()
                 reports[text][f"{layers} layers, trained alone"] = alone
         return reports
 

@@ -31,6 +31,7 @@ from outrider.actors.train.ctc.ctc_objective import ctc_loss, prefix_loss
 from outrider.actors.train.diffusion.diffusion_objective import diffusion_loss
 from outrider.actors.train.eagle.eagle_objective import eagle_loss, reuse_loss
 from outrider.actors.train.features.feature_cache import CacheKey, FeatureCache, shuffled
+from outrider.actors.train.features.output_layer import product
 from outrider.actors.train.heads.head_objective import speculator_loss
 from outrider.actors.train.loop import objective, output_head
 from outrider.actors.train.loop.data_parallel import (
@@ -118,8 +119,8 @@ def of_eagle(*, reuse: bool) -> tuple[nn.Module, Callable[..., torch.Tensor]]:
         tokens = own_part(torch.randint(9, (ROWS, LENGTH), generator=generator))
         given = (net, tokens, drawn(LENGTH, 1, 12), drawn(LENGTH, 12, seed=1), places)
         if reuse:
-            return reuse_loss(*given, head_VD=table, generator=generator)  # type: ignore[arg-type]
-        return eagle_loss(*given, num_steps=3, decay=0.8, head_VD=table)  # type: ignore[arg-type]
+            return reuse_loss(*given, output=product(table), generator=generator)  # type: ignore[arg-type]
+        return eagle_loss(*given, num_steps=3, decay=0.8, output=product(table))  # type: ignore[arg-type]
 
     return net, loss
 
@@ -128,19 +129,19 @@ def of_heads(net: nn.Module) -> torch.Tensor:
     """MLP speculator."""
     tokens, states = written(24), drawn(LENGTH, WIDTH)
     table = torch.randn(24, WIDTH, generator=torch.Generator().manual_seed(4))
-    return speculator_loss(net, tokens, states, first=3, labels="law", head_VD=table)  # type: ignore[arg-type]
+    return speculator_loss(net, tokens, states, first=3, labels="law", output=product(table))  # type: ignore[arg-type]
 
 
 def of_exits(net: nn.Module) -> torch.Tensor:
     """Sorted."""
     table = torch.randn(VOCAB, 16, generator=torch.Generator().manual_seed(4))
-    return nested_loss(net, written(VOCAB), drawn(LENGTH, 16), table, (1, 2))  # type: ignore[arg-type]
+    return nested_loss(net, written(VOCAB), drawn(LENGTH, 16), product(table), (1, 2))  # type: ignore[arg-type]
 
 
 def of_masks(net: nn.Module) -> torch.Tensor:
     """Diffusion."""
     table = torch.randn(24, 12, generator=torch.Generator().manual_seed(4))
-    return diffusion_loss(net, written(24), drawn(LENGTH, 12), table, blocks(net), 2)  # type: ignore[arg-type]
+    return diffusion_loss(net, written(24), drawn(LENGTH, 12), product(table), blocks(net), 2)  # type: ignore[arg-type]
 
 
 LOSSES = {

@@ -19,6 +19,7 @@ from outrider.actors.train.block.block_objective import (
     random_blocks,
 )
 from outrider.actors.train.block.dspark_options import DsparkTrainingOptions
+from outrider.actors.train.features.output_layer import product
 from outrider.actors.train.features.target_shape_checks import taps_of
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.methods.dspark_trainer import run
@@ -77,15 +78,15 @@ def test_acceptance_of_a_net_that_agrees_and_of_one_that_does_not() -> None:
     features = torch.cat((states.flatten(-2), last), dim=-1)
     held = HeldOut(tokens[:, : at + block + 1], features[:, : at + block + 1], at + 1)
     table = net.unary(torch.eye(net.config.width)).T
-    report = block_acceptance(net, held, table)
+    report = block_acceptance(net, held, product(table))
     assert len(report.first) == block
     assert report.first == (1.0,) * block
     assert report.overlap == pytest.approx((1.0,) * block, abs=1e-3)
-    late = block_acceptance(net, held, table, lag=1)
+    late = block_acceptance(net, held, product(table), lag=1)
     assert late.first == (1.0,) * (block - 1)
     shifted = torch.cat((states.flatten(-2), last.roll(1, 1)), dim=-1)
     wrong = HeldOut(held.tokens_BL, shifted[:, : at + block + 1], held.first)
-    assert min(block_acceptance(net, wrong, table).overlap) < 0.9
+    assert min(block_acceptance(net, wrong, product(table)).overlap) < 0.9
 
 
 def test_layers_are_spread_evenly() -> None:

@@ -16,6 +16,7 @@ from outrider.actors.draft.on_states.net_folder import NetFolderError
 from outrider.actors.train.ctc.ctc_evaluation import string_acceptance
 from outrider.actors.train.ctc.ctc_objective import ctc_loss, prefix_loss
 from outrider.actors.train.ctc.ctc_options import CtcTrainingOptions
+from outrider.actors.train.features.output_layer import product
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.methods.ctc_trainer import run
 
@@ -51,7 +52,7 @@ def test_acceptance_of_a_net_that_knows_and_of_one_that_does_not(config: BlockCo
     table = net.unary(torch.eye(width)).T
 
     def passes(text: torch.Tensor) -> float:
-        report = string_acceptance(net, HeldOut(text[None], features, 1), table)
+        report = string_acceptance(net, HeldOut(text[None], features, 1), product(table))
         assert len(report.first) == config.reach
         assert report.tree_tokens_a_pass is not None
         assert report.tree_tokens_a_pass >= report.tokens_a_pass

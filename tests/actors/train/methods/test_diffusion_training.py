@@ -15,6 +15,7 @@ from outrider.actors.train.block.block_objective import Blocks
 from outrider.actors.train.diffusion.diffusion_evaluation import diffusion_acceptance
 from outrider.actors.train.diffusion.diffusion_objective import diffusion_loss, diffusion_states
 from outrider.actors.train.diffusion.diffusion_options import DiffusionTrainingOptions
+from outrider.actors.train.features.output_layer import product
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.methods.diffusion_trainer import run
 
@@ -28,7 +29,7 @@ def test_losses_count_what_is_foreseen_and_nothing_else() -> None:
 
     def loss(last: torch.Tensor, *, told: int = 0, first: int = 12) -> float:
         blocks = Blocks(torch.tensor([[5]]), torch.tensor([[told]]))
-        return float(diffusion_loss(net, tokens, last, head, blocks, first))
+        return float(diffusion_loss(net, tokens, last, product(head), blocks, first))
 
     def changed(place: int) -> torch.Tensor:
         other = last.clone()
@@ -56,11 +57,11 @@ def test_acceptance_of_a_net_that_agrees_and_of_one_that_does_not(starts: tuple[
         blocks = Blocks(torch.tensor([[at]]), torch.tensor([[start]]))
         last[0, at + start : at + block] = diffusion_states(net, tokens, blocks)[1][0, 0, start:]
     head = net.unary(torch.eye(net.config.width)).T
-    report = diffusion_acceptance(net, HeldOut(tokens, last, at + 1), head, starts)
+    report = diffusion_acceptance(net, HeldOut(tokens, last, at + 1), product(head), starts)
     assert report.first == (1.0,) * block
     assert report.overlap == pytest.approx((1.0,) * block, abs=1e-3)
     wrong = HeldOut(tokens, last.roll(1, 1), at + 1)
-    assert min(diffusion_acceptance(net, wrong, head, starts).overlap) < 0.9
+    assert min(diffusion_acceptance(net, wrong, product(head), starts).overlap) < 0.9
 
 
 def options_of(data: Path, out: Path, **given: object) -> DiffusionTrainingOptions:

@@ -14,6 +14,7 @@ from outrider.actors.draft.eagle.eagle_file import load_eagle
 from outrider.actors.train.eagle.eagle_evaluation import eagle_acceptance
 from outrider.actors.train.eagle.eagle_objective import Unrolling, eagle_loss, reuse_loss
 from outrider.actors.train.eagle.eagle_options import EagleTrainingOptions
+from outrider.actors.train.features.output_layer import product
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.methods.eagle3_trainer import run
 from outrider.actors.train.training_errors import TrainError
@@ -43,7 +44,7 @@ def test_labels_stand_where_the_target_draws_them() -> None:
 
     def loss(last: torch.Tensor) -> float:
         places = torch.tensor([[4]])
-        given = {"num_steps": 2, "decay": 0.5, "head_VD": head}
+        given = {"num_steps": 2, "decay": 0.5, "output": product(head)}
         return eagle_loss(net, TOKENS[:1], features, last, places, **given).item()  # type: ignore[arg-type]
 
     other = last.clone()
@@ -75,7 +76,7 @@ def test_the_map_of_kept_states_learns() -> None:
     for _ in range(60):
         generator = torch.Generator().manual_seed(2)
         loss = reuse_loss(
-            net, TOKENS, features, last, places, head_VD=net.head(), generator=generator
+            net, TOKENS, features, last, places, output=product(net.head()), generator=generator
         )
         losses.append(loss.item())
         loss.backward()  # type: ignore[no-untyped-call]
@@ -94,13 +95,13 @@ def test_every_weight_learns(given: dict[str, Any]) -> None:
     head = torch.randn(24, 12, generator=torch.Generator().manual_seed(5))
     batch = (TOKENS[:1], features, last, torch.arange(8)[None])
     net.requires_grad_(True)
-    eagle_loss(net, *batch, num_steps=2, decay=0.5, head_VD=head).backward()  # type: ignore[no-untyped-call]
+    eagle_loss(net, *batch, num_steps=2, decay=0.5, output=product(head)).backward()  # type: ignore[no-untyped-call]
     generator = torch.Generator().manual_seed(2)
     still = [n for n, one in net.named_parameters() if one.grad is None or not one.grad.any()]
     assert sorted(still) == sorted(maps)
     for name, one in net.named_parameters():
         one.requires_grad_(name in maps)
-    reuse_loss(net, *batch, head_VD=head, generator=generator).backward()  # type: ignore[no-untyped-call]
+    reuse_loss(net, *batch, output=product(head), generator=generator).backward()  # type: ignore[no-untyped-call]
     assert all(net.get_parameter(name).grad is not None for name in maps)
 
 
@@ -114,10 +115,10 @@ def test_acceptance_of_a_net_that_agrees() -> None:
     last[0, place + 1 : place + 1 + depth] = net.norm(torch.stack(states))
     rows = torch.cat((features[:, :, 0], last), dim=-1)
     held = HeldOut(TOKENS[:1], rows, place + 1)
-    assert eagle_acceptance(net, held, net.head(), depth).first == (1.0,) * depth
+    assert eagle_acceptance(net, held, product(net.head()), depth).first == (1.0,) * depth
     shifted = torch.cat((features[:, :, 0], last.roll(1, 1)), dim=-1)
     wrong = HeldOut(TOKENS[:1], shifted, place + 1)
-    assert min(eagle_acceptance(net, wrong, net.head(), depth).overlap) < 0.9
+    assert min(eagle_acceptance(net, wrong, product(net.head()), depth).overlap) < 0.9
 
 
 def options_of(data: Path, out: Path, **given: object) -> EagleTrainingOptions:

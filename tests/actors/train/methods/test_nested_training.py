@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM
 from outrider.actors.draft.choice.drafter_registry import loading_method
 from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.nested.load_nested import load_nested
+from outrider.actors.train.features.output_layer import product
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.methods.sorted_trainer import run
 from outrider.actors.train.nested.nested_evaluation import exit_reports
@@ -39,10 +40,12 @@ def test_every_exit_is_taught_the_law_of_the_target() -> None:
     with torch.no_grad():
         states = exit_states(model, tokens, (2,))[0]
     head = model.lm_head.weight.detach()
-    both = [float(nested_loss(model, tokens, states, head, (one,)).detach()) for one in (1, 2)]
+    both = [
+        float(nested_loss(model, tokens, states, product(head), (one,)).detach()) for one in (1, 2)
+    ]
     assert both[1] == pytest.approx(0.0, abs=2e-3)
     assert both[0] > 0.01
-    loss = nested_loss(model, tokens, states, head, (1, 2))
+    loss = nested_loss(model, tokens, states, product(head), (1, 2))
     assert float(loss.detach()) == pytest.approx(sum(both), rel=1e-5)
     loss.backward()  # type: ignore[no-untyped-call]
     assert model.model.layers[0].mlp.down_proj.weight.grad is not None
@@ -55,7 +58,7 @@ def test_reports_tell_what_each_exit_and_each_threshold_accepts() -> None:
     model = cut_off(4)
     tokens = torch.randint(VOCAB, (3, 12), generator=torch.Generator().manual_seed(1))
     held = HeldOut(tokens, exit_states(model, tokens, (2,))[0], 4)
-    reports = exit_reports(model, held, model.lm_head.weight, (1, 2), (0.0, 0.1, 1.0))
+    reports = exit_reports(model, held, product(model.lm_head.weight), (1, 2), (0.0, 0.1, 1.0))
     assert reports["exit 2"].first > 0.9
     assert reports["exit 2"].overlap == pytest.approx(1.0, abs=0.02)
     assert reports["exit 1"].overlap < 0.95

@@ -18,6 +18,7 @@ from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
 from outrider.actors.draft.heads.speculator_file import load_speculator
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet, matrix
 from outrider.actors.engine.tables.tabular_engine import random_table
+from outrider.actors.train.features.output_layer import product
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.heads.head_evaluation import acceptance
 from outrider.actors.train.heads.head_objective import Labels, speculator_loss
@@ -29,7 +30,7 @@ from outrider.actors.train.training_errors import ResumeError, TrainError
 LOG_PROBS_VV = torch.from_numpy(
     random_table(VOCAB_SIZE, 1, seed=1, concentration=0.1).log_probs
 ).float()
-HEAD_VD = LOG_PROBS_VV.T.contiguous()
+OUTPUT = product(LOG_PROBS_VV.T.contiguous())
 """With one-hot states the target's logits are its table's."""
 
 
@@ -51,7 +52,7 @@ def net_of_table(num_stages: int = 3) -> SpeculatorNet:
 def losses(tokens: torch.Tensor, states: torch.Tensor, labels: Labels, first: int = 0) -> float:
     """Of the perfect net."""
     loss = speculator_loss(
-        net_of_table(), tokens, states, first=first, labels=labels, head_VD=HEAD_VD
+        net_of_table(), tokens, states, first=first, labels=labels, output=OUTPUT
     )
     return float(loss)
 
@@ -82,13 +83,13 @@ def test_acceptance_of_a_perfect_net_and_of_one_that_knows_nothing() -> None:
     for at in range(8, 40):
         greedy[:, at] = LOG_PROBS_VV[greedy[:, at - 1]].argmax(-1)
     held = HeldOut(greedy, torch.nn.functional.one_hot(greedy, VOCAB_SIZE).float(), 8)
-    perfect = acceptance(net_of_table(), held, HEAD_VD)
+    perfect = acceptance(net_of_table(), held, OUTPUT)
     assert perfect.first == perfect.among_four == (1.0, 1.0, 1.0)
     assert perfect.overlap == pytest.approx((1.0, 1.0, 1.0), abs=1e-3)
     assert perfect.tokens_a_pass == 4.0
     ignorant = net_of_table()
     matrix(ignorant.lm_heads[0]).zero_()
-    assert max(acceptance(ignorant, held, HEAD_VD).overlap) < 0.5
+    assert max(acceptance(ignorant, held, OUTPUT).overlap) < 0.5
 
 
 def options_of(data: Path, out: Path, **given: object) -> SpeculatorOptions:
