@@ -13,6 +13,7 @@ from outrider.actors.draft.on_states.target_tables import digest_of
 from outrider.actors.train.block.block_options import BlockTrainingOptions
 from outrider.actors.train.block.row_training import Reports, RowTraining
 from outrider.actors.train.features.frozen_target import FrozenTarget
+from outrider.actors.train.features.state_fitting import settings_of
 from outrider.actors.train.features.target_shape_checks import taps_of
 from outrider.actors.train.loop.depth_report import table
 from outrider.actors.train.training_errors import TrainError
@@ -55,7 +56,7 @@ class BlockTraining(RowTraining[Options]):
                     "tables_digest": digest_of(target.embedding_VD, target.head_VD),
                     "tokenizer_fingerprint": target.tokenizer_fingerprint,
                     "eos_token_ids": target.eos_token_ids,
-                    "target": options.target,
+                    "target": target.name,
                 },
                 {"embedding_VD": target.embedding_VD, "head_VD": target.head_VD},
             )
@@ -89,7 +90,7 @@ class BlockTraining(RowTraining[Options]):
     @property
     def shape(self) -> dict[str, Any]:
         """See `RowTraining`."""
-        return {**self.config.as_json(), "objective": self.objective}
+        return {**settings_of(self.config), "objective": self.objective}
 
     def prepare(self, states_BLD: torch.Tensor) -> None:
         """The head is used to states of the target's size."""

@@ -23,6 +23,7 @@ from outrider.actors.train.diffusion.diffusion_objective import diffusion_loss
 from outrider.actors.train.diffusion.diffusion_options import DiffusionTrainingOptions
 from outrider.actors.train.features.drafter_card import DrafterCard, command_of
 from outrider.actors.train.features.frozen_target import FrozenTarget
+from outrider.actors.train.features.state_fitting import settings_of
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.loop.depth_report import DepthReport, table
 from outrider.actors.train.training_errors import TrainError
@@ -66,7 +67,7 @@ class DiffusionTraining(RowTraining[DiffusionTrainingOptions]):
                 tables_digest=digest_of(target.embedding_VD, target.head_VD),
                 tokenizer_fingerprint=target.tokenizer_fingerprint,
                 eos_token_ids=target.eos_token_ids,
-                target=options.target,
+                target=target.name,
             )
         except ValueError as error:
             raise TrainError(str(error)) from error
@@ -84,7 +85,7 @@ class DiffusionTraining(RowTraining[DiffusionTrainingOptions]):
     @property
     def shape(self) -> dict[str, Any]:
         """See `RowTraining`."""
-        return self.config.as_json()
+        return settings_of(self.config)
 
     def prepare(self, states_BLD: torch.Tensor) -> None:
         """The head is used to states of the target's size, and the layers to numbers of about one."""

@@ -24,7 +24,7 @@ from outrider.actors.train.eagle.eagle_options import EagleTrainingOptions
 from outrider.actors.train.features.drafter_card import DrafterCard, command_of, fits
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
-from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
+from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting, settings_of
 from outrider.actors.train.features.target_shape_checks import taps_of
 from outrider.actors.train.features.training_rows import TrainingRows
 from outrider.actors.train.loop.data_parallel import is_first, own_part
@@ -86,7 +86,7 @@ class EagleTraining:
         fitting.fill(WRITING, self._rows, own, is_own=True)
         caches = (text, own)
         net = self._fresh(caches)
-        shape = json.dumps(net.config.as_json(), sort_keys=True)
+        shape = json.dumps(settings_of(net.config), sort_keys=True)
         size = f"{options.rows_per_step}x{options.places_per_row} of {[one.num_rows for one in caches]}"
         same = f"{shape} {size} decay={options.decay:g}"
         loss = partial(self._loss, net, caches)
@@ -138,7 +138,7 @@ class EagleTraining:
                 tables_digest=digest_of(target.embedding_VD, target.head_VD),
                 tokenizer_fingerprint=target.tokenizer_fingerprint,
                 eos_token_ids=target.eos_token_ids,
-                target=options.target,
+                target=target.name,
             )
         except ValueError as error:
             raise TrainError(str(error)) from error

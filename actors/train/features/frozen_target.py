@@ -27,7 +27,7 @@ from outrider.actors.engine.checkpoint.checkpoint import UNREADABLE, check_weigh
 from outrider.actors.engine.checkpoint.model_facts import eos_token_ids
 from outrider.actors.engine.checkpoint.model_source import ModelSource, resolve_model
 from outrider.actors.engine.checkpoint.tokenizers import tokenizer_fingerprint
-from outrider.actors.engine.engine_settings import EngineSettings
+from outrider.actors.engine.engine_settings import DEMO_PREFIX, EngineSettings
 from outrider.actors.engine.load.fingerprint import model_fingerprint
 from outrider.actors.exchange.feedback_request import Layer
 from outrider.actors.train.demo.rollout import continue_rows
@@ -47,7 +47,7 @@ class FrozenTarget:
     """A model of transformers, float32."""
 
     name: str
-    """As it was asked for."""
+    """As others find it again: a local folder by its whole path, else as it was asked for."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
@@ -215,4 +215,6 @@ def load_target(name: str, device: torch.device, role: str = "target") -> Frozen
     model.train(False)
     folder = Path(source.location) if source.is_local else None
     fingerprint = model_fingerprint(model, folder)
-    return FrozenTarget(name, nn.Module.to(model, device), tokenizer, fingerprint)
+    is_folder = source.is_local and not name.startswith(DEMO_PREFIX)
+    found_at = str(Path(source.location).absolute()) if is_folder else name
+    return FrozenTarget(found_at, nn.Module.to(model, device), tokenizer, fingerprint)

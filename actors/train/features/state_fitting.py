@@ -6,11 +6,13 @@ Of several workers the first one fills caches, which the others then read, and a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from rich.console import Console
 from torch import nn
 
+from outrider.actors.draft.on_states.net_shape import NetShape
 from outrider.actors.train.features.feature_cache import FeatureCache
 from outrider.actors.train.features.training_rows import TrainingRows
 from outrider.actors.train.loop.budget import Budget, StepDecision
@@ -24,6 +26,11 @@ from outrider.actors.train.trainer_options import TargetTrainerOptions
 
 NEAR_ZERO = 1e-4
 """Temperature of greedy writing."""
+
+
+def settings_of(shape: NetShape) -> dict[str, Any]:
+    """What the progress of a net must agree with, of its shape: not where the target lies, which may be moved."""
+    return {name: value for name, value in shape.as_json().items() if name != "target"}
 
 
 class StateFitting:

@@ -131,7 +131,8 @@ class TrainingRows:
             width=self.target.width,
             row_length=self.row_length,
             first=first,
-            text=f"{kind} of {self.data.absolute()} with the digest {self._digest}",
+            # Not where it lies: the same texts make the same rows.
+            text=f"{kind} of data with the digest {self._digest}",
         )
         folder = self.folder / f"features-{kind.replace(' ', '-')}"
         return FeatureCache(folder, key, num_rows, resume=self.resume)

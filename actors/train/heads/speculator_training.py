@@ -18,7 +18,7 @@ from outrider.actors.draft.on_states.target_tables import digest_of
 from outrider.actors.train.features.drafter_card import DrafterCard, command_of, fits
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
-from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting
+from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting, settings_of
 from outrider.actors.train.features.training_rows import HeldOut, TrainingRows
 from outrider.actors.train.heads.head_evaluation import acceptance
 from outrider.actors.train.heads.head_objective import speculator_loss
@@ -92,7 +92,7 @@ class SpeculatorTraining:
             else "",
             tokenizer_fingerprint=target.tokenizer_fingerprint,
             eos_token_ids=target.eos_token_ids,
-            target=options.target,
+            target=target.name,
         )
         self.net = SpeculatorNet(
             self.config, embedding_VD=target.embedding_VD, head_VD=target.head_VD
@@ -164,7 +164,7 @@ class SpeculatorTraining:
     def _fingerprint(self, stage: _Stage) -> str:
         """What the progress of a stage must agree with, see `StateFitting.fit`: the second goes on from the net of a whole first one."""
         options = self._options
-        shape = json.dumps(self.config.as_json(), sort_keys=True)
+        shape = json.dumps(settings_of(self.config), sort_keys=True)
         before = f" after text_steps={options.text_steps}" if stage.part == OWN else ""
         return f"{stage.cache.num_rows} rows, {shape} {options.labels} {stage.schedule.tokens_per_step}{before}"
 

@@ -176,6 +176,7 @@ class NestedTraining:
         save_model(options.out / FOLDER, nested, self._target.tokenizer)
         card = _card(
             options,
+            target=self._target.name,
             num_parameters=nested.num_parameters(),
             steps=steps,
             inherits=self._inherits,
@@ -193,6 +194,7 @@ class NestedTraining:
 def _card(
     options: NestedTrainingOptions,
     *,
+    target: str,
     num_parameters: int,
     steps: int,
     inherits: bool,
@@ -201,7 +203,7 @@ def _card(
     began = " The embedding began as the target's, projected." if inherits else ""
     return DrafterCard(
         title="Nested draft",
-        target=options.target,
+        target=target,
         what=f"""One draft model of several sizes: after {", ".join(map(str, options.exits))} layers the same norm and head give the law of the next token. Method: S2D,
 Kavehzadeh et al. 2024, arXiv 2407.01955. An ordinary `transformers` checkpoint (`LlamaForCausalLM`, tied embeddings, bfloat16); `exits` in `config.json`
 is read by `method: sorted` and by nobody else.""",
