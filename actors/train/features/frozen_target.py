@@ -75,7 +75,7 @@ class FrozenTarget:
         most: int | None = getattr(
             self.model.config.get_text_config(), "max_position_embeddings", None
         )
-        return most
+        return most if most is None or most > 0 else None  # -1: no limit
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:

@@ -46,6 +46,9 @@ SHARES: Mapping[str, float] = {
 THRESHOLDS = (0.3, 0.5, 0.7, 0.9)
 """Confidences that are measured."""
 
+CONTEXT = 2048
+"""Tokens that a draft reads at most, where the target does not say how many it reads."""
+
 FOLDER = "sorted"
 """Of the result."""
 
@@ -107,7 +110,7 @@ class NestedTraining:
             num_attention_heads=options.num_heads,
             num_key_value_heads=options.num_key_heads,
             intermediate_size=options.inner,
-            max_position_embeddings=of_target.max_position_embeddings,
+            max_position_embeddings=target.max_context or CONTEXT,
             tie_word_embeddings=True,
             bos_token_id=of_target.bos_token_id,
             eos_token_id=of_target.eos_token_id,
