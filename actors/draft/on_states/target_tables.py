@@ -24,13 +24,17 @@ from outrider.actors.engine.checkpoint.model_source import resolve_model
 EMBEDDINGS = (
     "model.embed_tokens.weight",
     "transformer.wte.weight",
+    "transformer.word_embeddings.weight",
     "gpt_neox.embed_in.weight",
     "model.decoder.embed_tokens.weight",
+    "wte.weight",
+    "word_embeddings.weight",
     "language_model.model.embed_tokens.weight",
     "model.language_model.embed_tokens.weight",
 )
 HEADS = ("lm_head.weight", "embed_out.weight", "language_model.lm_head.weight")
-"""What the tables are called in files of transformers, for the families that there are; the last ones in those of models that see, too. A model
+"""What the tables are called in files of transformers, for the families that there are; without `transformer.` where the model was saved without a head, the
+last ones in those of models that see, too. A model
 without a head has its embedding for one."""
 
 

@@ -9,7 +9,6 @@ import torch
 
 from outrider.actors.draft.block.block_file import save_block_net
 from outrider.actors.draft.block.block_net import BlockNet
-from outrider.actors.draft.on_states.target_tables import digest_of
 from outrider.actors.train.block.block_options import BlockTrainingOptions
 from outrider.actors.train.block.row_training import Reports, RowTraining
 from outrider.actors.train.features.frozen_target import FrozenTarget
@@ -53,7 +52,7 @@ class BlockTraining(RowTraining[Options]):
                     "block": options.block,
                     "window": options.window,
                     "target_fingerprint": target.fingerprint,
-                    "tables_digest": digest_of(target.embedding_VD, target.head_VD),
+                    "tables_digest": target.tables_digest,
                     "tokenizer_fingerprint": target.tokenizer_fingerprint,
                     "eos_token_ids": target.eos_token_ids,
                     "target": target.name,

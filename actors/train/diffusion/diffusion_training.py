@@ -15,7 +15,6 @@ from outrider.actors.draft.diffusion.denoising import ONE_STEP, DistanceRates
 from outrider.actors.draft.diffusion.diffusion_config import DiffusionConfig
 from outrider.actors.draft.diffusion.diffusion_file import save_diffusion_net
 from outrider.actors.draft.diffusion.diffusion_net import DiffusionNet
-from outrider.actors.draft.on_states.target_tables import digest_of
 from outrider.actors.train.block.block_objective import Blocks
 from outrider.actors.train.block.row_training import Reports, RowTraining
 from outrider.actors.train.diffusion.diffusion_evaluation import diffusion_acceptance
@@ -64,7 +63,7 @@ class DiffusionTraining(RowTraining[DiffusionTrainingOptions]):
                 block=options.block,
                 window=options.window,
                 target_fingerprint=target.fingerprint,
-                tables_digest=digest_of(target.embedding_VD, target.head_VD),
+                tables_digest=target.tables_digest,
                 tokenizer_fingerprint=target.tokenizer_fingerprint,
                 eos_token_ids=target.eos_token_ids,
                 target=target.name,

@@ -17,7 +17,6 @@ from torch import nn
 from outrider.actors.draft.eagle.eagle_config import EagleConfig
 from outrider.actors.draft.eagle.eagle_file import save_eagle
 from outrider.actors.draft.eagle.eagle_net import EagleNet
-from outrider.actors.draft.on_states.target_tables import digest_of
 from outrider.actors.train.eagle.eagle_evaluation import eagle_acceptance
 from outrider.actors.train.eagle.eagle_objective import eagle_loss, num_places, reuse_loss
 from outrider.actors.train.eagle.eagle_options import EagleTrainingOptions
@@ -135,7 +134,7 @@ class EagleTraining:
                 owns_head=options.own_head,
                 reuse_rank=options.reuse_rank,
                 target_fingerprint=target.fingerprint,
-                tables_digest=digest_of(target.embedding_VD, target.head_VD),
+                tables_digest=target.tables_digest,
                 tokenizer_fingerprint=target.tokenizer_fingerprint,
                 eos_token_ids=target.eos_token_ids,
                 target=target.name,

@@ -23,6 +23,8 @@ from transformers import (
 from outrider.actors.draft.choice.drafter_registry import check_speaks
 from outrider.actors.draft.heads.speculator_net import matrix
 from outrider.actors.draft.on_states.known_formats import target_shape
+from outrider.actors.draft.on_states.net_folder import NetFolderError
+from outrider.actors.draft.on_states.target_tables import digest_of, target_tables
 from outrider.actors.engine.checkpoint.checkpoint import UNREADABLE, check_weights
 from outrider.actors.engine.checkpoint.model_facts import eos_token_ids
 from outrider.actors.engine.checkpoint.model_source import ModelSource, resolve_model
@@ -53,6 +55,26 @@ class FrozenTarget:
     tokenizer: PreTrainedTokenizerFast
     fingerprint: str
     """As the service will know it by."""
+
+    @cached_property
+    def tables_digest(self) -> str:
+        """Tells its embedding and head from those of others.
+
+        Raises:
+            TrainError: Drafters could not borrow them, as its files do not have them.
+        """
+        digest = digest_of(self.embedding_VD, self.head_VD)
+        if Path(self.name).is_dir():
+            vocab_size, width = self.head_VD.shape
+            try:
+                found = target_tables(self.name, vocab_size=vocab_size, width=width)
+                if digest_of(*found) != digest:
+                    raise NetFolderError("its files hold others than the model has")
+            except NetFolderError as error:
+                raise TrainError(
+                    f"a drafter cannot borrow the target's embedding and head ({error}); train sorted, or mlp_speculator with tables 'own'"
+                ) from error
+        return digest
 
     @cached_property
     def output(self) -> OutputLayer:

@@ -14,7 +14,6 @@ import torch
 from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
 from outrider.actors.draft.heads.speculator_file import save_speculator
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
-from outrider.actors.draft.on_states.target_tables import digest_of
 from outrider.actors.train.features.drafter_card import DrafterCard, command_of, fits
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
@@ -87,9 +86,7 @@ class SpeculatorTraining:
             feeds="feature" if options.inputs == "eagle" else "state",
             tables=options.tables,
             target_fingerprint=target.fingerprint,
-            tables_digest=digest_of(target.embedding_VD, target.head_VD)
-            if options.tables == "target"
-            else "",
+            tables_digest=target.tables_digest if options.tables == "target" else "",
             tokenizer_fingerprint=target.tokenizer_fingerprint,
             eos_token_ids=target.eos_token_ids,
             target=target.name,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.actors.draft import reference_nets as plain
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import BioGptConfig, BioGptForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from outrider.actors import demo
 from outrider.actors.train.block.dspark_options import DsparkTrainingOptions
@@ -178,6 +178,26 @@ def test_rows_longer_than_the_target_reads(tmp_path: Path, tiny_data: Path, name
     load_tokenizer(demo.path("target")).save_pretrained(target)
     out = tmp_path / "out"
     with pytest.raises(TrainError, match=r"row_length is 1.*; the target reads at most 64 tokens"):
+        trained(name, out, target=str(target), data=tiny_data)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["ctc", "diffusion", "dspark", "eagle3", "mlp_speculator"])
+def test_a_target_that_lends_no_tables(tmp_path: Path, tiny_data: Path, name: str) -> None:
+    """Drafters would not find its embedding when they are served. Said before any row is made."""
+    target, out = tmp_path / "t", tmp_path / "out"
+    shape = BioGptConfig(
+        vocab_size=4096,
+        hidden_size=64,
+        intermediate_size=16,
+        num_hidden_layers=9,
+        num_attention_heads=4,
+    )
+    BioGptForCausalLM(shape).save_pretrained(target)
+    load_tokenizer(demo.path("target")).save_pretrained(target)
+    with pytest.raises(
+        TrainError, match=r"cannot borrow the target's embedding and head .*; train sorted"
+    ):
         trained(name, out, target=str(target), data=tiny_data)
     assert not out.exists()
 
