@@ -138,7 +138,7 @@ def _card(config: DiffusionConfig, options: DiffusionTrainingOptions, measured: 
 It proposes; the target decides. It borrows the embedding and head of the target with the fingerprint `{config.target_fingerprint[:16]}`.""",
         shape=f"""{config.num_layers} layers of width {config.width} with {config.num_heads} heads ({config.num_key_heads} of keys), gated products of {config.inner}, window {config.window}.""",
         training=f"""`{command_of("diffusion", options)}`: at most {options.steps} steps of {options.rows_per_step} rows with
-{options.blocks_per_row} blocks each, by turns of text ({options.text_rows} rows) and of what the target wrote at temperatures 0.3 to 1 ({options.own_rows} rows).""",
+{options.blocks_per_row} blocks each, by turns of text (at most {options.text_rows} rows) and of what the target wrote at temperatures 0.3 to 1 (at most {options.own_rows} rows).""",
         read=""" by token behind the newest one, each given that the tokens before were right; `tokens a pass` counts the
 target's own. A further step is `told` that many tokens, here those of the text.""",
         measured=measured,

@@ -244,7 +244,7 @@ def _card(config: EagleConfig, options: EagleTrainingOptions, measured: str) -> 
 {fits(config.target_fingerprint)}""",
         shape=f"""One layer of width {config.width} with {config.num_heads} heads ({config.num_key_heads} of keys) and a gated product of {config.inner}, over the states of layers {", ".join(map(str, config.taps))} (embedding 0),
 window {config.window}; {some} may be proposed; {head}.""",
-        training=f"""`{command_of("eagle3", options)}`: steps of {options.rows_per_step} rows of {options.text_rows} + {options.own_rows}, {config.num_steps} tokens ahead each, by turns of text and of
+        training=f"""`{command_of("eagle3", options)}`: steps of {options.rows_per_step} rows of at most {options.text_rows} + {options.own_rows}, {config.num_steps} tokens ahead each, by turns of text and of
 what the target wrote at temperatures 0.3 to 1.{reuse}""",
         read=f""" by token behind the newest one, each given that the tokens before were right; `tokens a pass` counts the
 target's own. Tokens beyond the {config.num_steps}th are further than it was trained.""",

@@ -47,7 +47,7 @@ class DrafterCard:
 
 {self.measured}
 
-**Limits.** What the target's card says of texts and licences holds for this too: it was trained on the same data, and on the target's writing.
+**Limits.** It was trained on the texts of `--data`, and on the target's writing. The licences and limits of both hold for it.
 """
 
 
