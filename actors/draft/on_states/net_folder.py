@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import structlog
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 
 from outrider.actors.draft.checkpoints.checkpoint_format import Translation, UnfitCheckpoint
@@ -155,7 +155,8 @@ def save_folder(folder: Path, net: nn.Module, config: Mapping[str, Any], card: s
         .contiguous()
         for name, value in net.state_dict().items()
     }
-    save_file(state, partial / WEIGHTS, metadata={"format": "pt"})
+    # Not by `save_file`, which does not tell a full disk from a fault.
+    (partial / WEIGHTS).write_bytes(save(state, metadata={"format": "pt"}))
     (partial / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     (partial / CARD).write_text(card, encoding="utf-8")
     (partial / WEIGHTS).chmod(0o644)

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from outrider.actors.train.loop.differing_settings import refusal
-from outrider.actors.train.training_errors import ResumeError
+from outrider.actors.train.training_errors import ResumeError, TrainingFailed
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,21 @@ class Progress:
 
 
 def save_progress(path: Path, progress: Progress) -> None:
-    """Replace `path` in one rename."""
+    """Replace `path` in one rename.
+
+    Raises:
+        OSError: The disk is full, or cannot be written; what was saved before is still there.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     with partial.open("wb") as handle:
-        torch.save(vars(progress), handle)
+        try:
+            torch.save(vars(progress), handle)
+        except RuntimeError as error:
+            # Of a full disk torch says only how far it came.
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
         handle.flush()
         os.fsync(handle.fileno())
     partial.replace(path)
@@ -89,7 +100,10 @@ def save_model(folder: Path, model: LlamaForCausalLM, tokenizer: PreTrainedToken
     shutil.rmtree(partial, ignore_errors=True)
     copy = nn.Module.to(LlamaForCausalLM(model.config), torch.bfloat16)
     copy.load_state_dict({k: v.to("cpu", torch.bfloat16) for k, v in model.state_dict().items()})
-    copy.save_pretrained(partial)
+    try:
+        copy.save_pretrained(partial)
+    except SafetensorError as error:
+        raise TrainingFailed(f"{folder} cannot be written: {error}") from error
     save_tokenizer(partial, tokenizer)
     for file in partial.iterdir():
         file.chmod(0o644)

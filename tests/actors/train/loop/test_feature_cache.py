@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from tests.actors.train.loop.full_disks import full_disk
 
 from outrider.actors.train.features.feature_cache import (
     FEATURES,
@@ -48,17 +46,6 @@ def test_a_run_that_was_killed_goes_on(tmp_path: Path, is_half: bool) -> None:
     tokens_BL, states_BLD = FeatureCache(tmp_path / "c", key, 5).rows(np.array([4, 0]))
     assert tokens_BL.tolist() == [second[0][1].tolist(), first[0][0].tolist()]
     assert torch.equal(states_BLD, torch.stack([second[1][1], first[1][0]]))
-
-
-@contextmanager
-def full_disk(num_bytes: int) -> Iterator[None]:
-    """What stands for one: this process can write files up to this size only."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_full_disk_is_an_error_and_costs_no_row(tmp_path: Path) -> None:
