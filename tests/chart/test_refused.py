@@ -11,10 +11,18 @@ CPU = str(scenario_file("cpu"))
 AUTOSCALING = str(scenario_file("autoscaling"))
 GPU = str(scenario_file("two-drafters"))
 
+DIGEST = f"sha256:{'5' * 64}"
+
 REFUSED = [
     ("worker={}", "Additional property worker is not allowed"),
     ("image.tga=1", "image: Additional property tga is not allowed"),
     ("image.tag=latest", "image.tag"),
+    (f"image.tag=latest@{DIGEST}", "image.tag"),
+    ("image.tag=0.1.0@sha256:12", "image.tag"),
+    (f"image.repository=registry.example.com/outrider@{DIGEST}", "image.repository"),
+    ("image.repository=registry.example.com/outrider:0.1.0", "image.repository"),
+    ("image.repository=Outrider", "image.repository"),
+    ("image.repository=registry.example.com/outrider/", "image.repository"),
     ("mode=serve", "mode must be one of the following"),
     ("logLevel=verbose", "logLevel must be one of the following"),
     ("service.port=0", "service.port: Must be greater than or equal to 1"),
