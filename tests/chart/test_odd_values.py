@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from tests.chart.rendered import pods, render, scenario_file
 
@@ -20,3 +23,19 @@ def test_image_is_repository_and_tag(repository: str, tag: str) -> None:
     images = {container["image"] for pod in pods(objects) for container in pod.spec["containers"]}
 
     assert images == {f"{repository}:{tag or '0.1.0'}"}
+
+
+def test_variables_of_a_group_stand_in_place_of_the_charts(tmp_path: Path) -> None:
+    """Kubernetes refuses a name that stands there twice."""
+    mine = {"HF_HOME": "/models/hub", "RAY_worker_niceness": "3", "OUTRIDER_ADDRESS": "b:1"}
+    own = {"env": [{"name": name, "value": value} for name, value in mine.items()]}
+    values = tmp_path / "values.json"
+    values.write_text(json.dumps({"coordinator": own, "workers": {"models": own}}))
+
+    found = [pod for pod in pods(render("--values", CPU, "--values", str(values))) if pod.is_ray]
+    for group, container in ((pod.group, each) for pod in found for each in pod.spec["containers"]):
+        names = [variable["name"] for variable in container["env"]]
+        said = {variable["name"]: variable.get("value") for variable in container["env"]}
+        assert len(names) == len(said)
+        assert (said | mine == said) is (group != "head")
+        assert said["PYTHONUNBUFFERED"] == "1"

@@ -79,7 +79,23 @@ REFUSED = [
     ("ray.auth.mode=disabled", "ray.auth: Additional property mode is not allowed"),
     ("models.mountPath=models", "models.mountPath: Does not match pattern"),
     ("secretMounts[0].name=ca", "secretMounts.0: mountPath is required"),
+    (
+        "models.existingClaim=a,models.mountPath=/tmp/",
+        "models.mountPath is /tmp/, where the chart mounts something, too",
+    ),
+    (
+        "models.existingClaim=a,data.existingClaim=b,data.mountPath=/models,mode=train,train.args={demo}",
+        "data.mountPath is /models, where models.mountPath mounts something, too",
+    ),
+    (
+        "secretMounts[0].name=a,secretMounts[0].mountPath=/s,secretMounts[1].name=b,secretMounts[1].mountPath=/s",
+        "secretMounts[1].mountPath is /s, where secretMounts[0].mountPath mounts something, too",
+    ),
     ("head.env[0].name=RAY_AUTH_MODE", "head.env.0.name: Must not validate the schema"),
+    (
+        "workers.models.env[0].name=A,workers.models.env[1].name=A",
+        "workers.models.env names A twice",
+    ),
     ("networkPolicy.clients[0].namespace=x", "Additional property namespace is not allowed"),
     ("fullnameOverride=-x", 'the name "-x" is not one of at most 40 lower-case letters'),
     (

@@ -10,7 +10,10 @@
 {{- include "outrider.checkResources" (list "coordinator.serve.resources" .Values.coordinator.serve.resources) -}}
 {{- include "outrider.checkResources" (list "job.resources" .Values.job.resources) -}}
 {{- include "outrider.checkResources" (list "ray.autoscaling.resources" .Values.ray.autoscaling.resources) -}}
+{{- include "outrider.checkEnv" (list "head.env" .Values.head.env) -}}
+{{- include "outrider.checkEnv" (list "coordinator.env" .Values.coordinator.env) -}}
 {{- range $group, $settings := $workers -}}
+{{- include "outrider.checkEnv" (list (printf "workers.%s.env" $group) $settings.env) -}}
 {{- include "outrider.checkResources" (list (printf "workers.%s.resources" $group) $settings.resources) -}}
 {{- include "outrider.checkGroup" (dict "root" $ "group" $group "settings" $settings) -}}
 {{- end -}}
@@ -47,11 +50,49 @@
 {{- if and (eq .Values.mode "train") (or .Values.security.public.tlsSecret .Values.security.public.tokenSecret .Values.security.internal.tlsSecret) -}}
 {{- fail "security is set, and mode train serves nobody" -}}
 {{- end -}}
+{{- include "outrider.checkMounts" . -}}
 {{- if has (int .Values.service.port) (list 8080 52365) -}}
 {{- fail (printf "service.port is %d, where Ray listens in the same pod: take another" (int .Values.service.port)) -}}
 {{- end -}}
 {{- if and .Values.models.offline .Values.models.hubTokenSecret -}}
 {{- fail "models.hubTokenSecret is set, and models.offline forbids downloads" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Kubernetes takes each name once. */}}
+{{- define "outrider.checkEnv" -}}
+{{- $place := index . 0 -}}
+{{- $names := list -}}
+{{- range index . 1 -}}
+{{- if has .name $names -}}
+{{- fail (printf "%s names %s twice" $place .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Kubernetes mounts one volume at a path. */}}
+{{- define "outrider.checkMounts" -}}
+{{- $taken := dict -}}
+{{- range list "/tmp" "/dev/shm" "/cache" "/etc/outrider" "/run/outrider" "/etc/outrider-tls/public" "/etc/outrider-tls/tokens" "/etc/outrider-tls/internal" "/etc/ray/tls" -}}
+{{- $_ := set $taken . "the chart" -}}
+{{- end -}}
+{{- $asked := list -}}
+{{- if .Values.models.existingClaim -}}
+{{- $asked = append $asked (list "models.mountPath" .Values.models.mountPath) -}}
+{{- end -}}
+{{- if and .Values.data.existingClaim (ne .Values.mode "service") -}}
+{{- $asked = append $asked (list "data.mountPath" .Values.data.mountPath) -}}
+{{- end -}}
+{{- range $index, $secret := .Values.secretMounts -}}
+{{- $asked = append $asked (list (printf "secretMounts[%d].mountPath" $index) $secret.mountPath) -}}
+{{- end -}}
+{{- range $asked -}}
+{{- $path := index . 1 | clean -}}
+{{- if hasKey $taken $path -}}
+{{- fail (printf "%s is %s, where %s mounts something, too: take another" (index . 0) (index . 1) (get $taken $path)) -}}
+{{- end -}}
+{{- $_ := set $taken $path (index . 0) -}}
 {{- end -}}
 {{- end -}}
 

@@ -87,16 +87,7 @@ spec:
       command: [outrider, serve]
       args: [--config, /etc/outrider/service.json, --ready-file, /run/outrider/ready.json, --log-level, {{ $values.logLevel }}]
       env:
-        {{- include "outrider.env" (dict "root" $root "settings" .settings) | nindent 8 }}
-        - name: RAY_ADDRESS
-          value: {{ printf "%s-head-svc.%s.svc:6379" (include "outrider.fullname" $root) $root.Release.Namespace }}
-        {{- include "outrider.clientEnv" (dict "root" $root "address" (printf "127.0.0.1:%d" (int $values.service.port))) | nindent 8 }}
-        {{- if $values.ray.tls.enabled }}
-        - {name: RAY_USE_TLS, value: "1"}
-        - {name: RAY_TLS_SERVER_CERT, value: /etc/ray/tls/tls.crt}
-        - {name: RAY_TLS_SERVER_KEY, value: /etc/ray/tls/tls.key}
-        - {name: RAY_TLS_CA_CERT, value: /etc/ray/tls/ca.crt}
-        {{- end }}
+        {{- include "outrider.env" (dict "root" $root "settings" .settings "more" (include "outrider.serveEnv" $root)) | nindent 8 }}
       ports:
         - {name: grpc, containerPort: {{ int $values.service.port }}, protocol: TCP}
       resources:
@@ -187,9 +178,37 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
+{{/* Variables of a container of Ray, and `more`. Those of the group's values stand in place of the chart's: Kubernetes takes each name once. */}}
 {{- define "outrider.env" -}}
-{{- $values := .root.Values -}}
-{{ include "outrider.authEnv" .root }}
+{{- $given := .settings.env | default list -}}
+{{- $names := list -}}
+{{- range $given -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- $own := list -}}
+{{- range concat (include "outrider.rayEnv" .root | fromYamlArray) (.more | default "[]" | fromYamlArray) -}}
+{{- if not (has .name $names) -}}
+{{- $own = append $own . -}}
+{{- end -}}
+{{- end -}}
+{{- concat $own $given | toYaml -}}
+{{- end -}}
+
+{{/* How `serve` finds the cluster, and commands in its container find the service. */}}
+{{- define "outrider.serveEnv" -}}
+- name: RAY_ADDRESS
+  value: {{ printf "%s-head-svc.%s.svc:6379" (include "outrider.fullname" .) .Release.Namespace }}
+{{ include "outrider.clientEnv" (dict "root" . "address" (printf "127.0.0.1:%d" (int .Values.service.port))) }}
+{{- if .Values.ray.tls.enabled }}
+- {name: RAY_USE_TLS, value: "1"}
+- {name: RAY_TLS_SERVER_CERT, value: /etc/ray/tls/tls.crt}
+- {name: RAY_TLS_SERVER_KEY, value: /etc/ray/tls/tls.key}
+- {name: RAY_TLS_CA_CERT, value: /etc/ray/tls/ca.crt}
+{{- end }}
+{{- end -}}
+
+{{- define "outrider.rayEnv" -}}
+{{ include "outrider.authEnv" . }}
 - {name: RAY_USAGE_STATS_ENABLED, value: "0"}
 # Ray's own value, 15, makes event loops as nice as the drafters' arithmetic.
 - {name: RAY_worker_niceness, value: "0"}
@@ -201,17 +220,14 @@ imagePullSecrets:
 - {name: USER, value: outrider}
 - {name: XDG_CACHE_HOME, value: /cache}
 - {name: HF_HOME, value: /cache/huggingface}
-{{- if $values.models.offline }}
+{{- if .Values.models.offline }}
 - {name: HF_HUB_OFFLINE, value: "1"}
 - {name: TRANSFORMERS_OFFLINE, value: "1"}
 {{- end }}
-{{- with $values.models.hubTokenSecret }}
+{{- with .Values.models.hubTokenSecret }}
 - name: HF_TOKEN
   valueFrom:
     secretKeyRef: {name: {{ . | quote }}, key: token}
-{{- end }}
-{{- with .settings.env }}
-{{ toYaml . }}
 {{- end }}
 {{- end -}}
 
