@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.chart import schema
 from tests.chart.rendered import pods, render, scenario_file
 
 CPU = str(scenario_file("cpu"))
@@ -39,3 +40,24 @@ def test_variables_of_a_group_stand_in_place_of_the_charts(tmp_path: Path) -> No
         assert len(names) == len(said)
         assert (said | mine == said) is (group != "head")
         assert said["PYTHONUNBUFFERED"] == "1"
+
+
+def test_amounts_are_rendered_as_kubernetes_takes_them(tmp_path: Path) -> None:
+    """In a custom resource no number with a fraction; of devices as many requested as the limit says, however it is written."""
+    resources = {
+        "requests": {"cpu": 0.25, "memory": 2**31, "nvidia.com/gpu": "1"},
+        "limits": {
+            "cpu": "1500m",
+            "memory": "2.5Gi",
+            "nvidia.com/gpu": 1,
+            "ephemeral-storage": 1e9,
+        },
+    }
+    own = {"resources": resources}
+    values = tmp_path / "values.json"
+    values.write_text(json.dumps({"head": own, "coordinator": {"serve": own}}))
+
+    objects = render("--values", CPU, "--values", str(values))
+    assert [said for each in objects for said in schema.problems(each)] == []
+    head = next(pods(objects)).spec["containers"][0]["resources"]
+    assert float(head["requests"]["memory"]) == 2**31

@@ -73,6 +73,20 @@ REFUSED = [
         "coordinator.serve.resources requests 1100000k of memory, and limits it to 1Gi",
     ),
     ("job.resources.requests.cpu=3,mode=train,train.args={demo}", "job.resources requests 3 of"),
+    (
+        r"workers.models.resources.limits.nvidia\.com/gpu=0.5",
+        "workers.models.resources limits nvidia.com/gpu to 0.5, which is no whole number",
+    ),
+    (
+        r"workers.models.resources.requests.nvidia\.com/gpu=1",
+        "workers.models.resources requests 1 of nvidia.com/gpu, and limits it to nothing",
+    ),
+    (
+        r"head.resources.requests.amd\.com/gpu=1,head.resources.limits.amd\.com/gpu=2",
+        "head.resources requests 1 of amd.com/gpu, and limits it to 2: both must be the same",
+    ),
+    ("workers.models.resources.limits.gpu=1", 'Property name of "gpu" does not match'),
+    ("head.resources.limits.ephemeral-storge=1Gi", '"ephemeral-storge" does not match'),
     ("ray.autoscaling.resources.requests.cpu=1", "ray.autoscaling.resources requests 1 of cpu"),
     ("coordinator.replicas=2", "coordinator: Additional property replicas is not allowed"),
     ("ray.version=2.60", "ray.version: Does not match pattern"),

@@ -96,11 +96,20 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Kubernetes makes no pod that requests more than its limit. */}}
+{{/* Kubernetes makes no pod that requests more than its limit, or another number of devices; there are no parts of one. */}}
 {{- define "outrider.checkResources" -}}
 {{- $place := index . 0 -}}
 {{- $limits := (index . 1).limits -}}
+{{- range $kind, $limit := $limits -}}
+{{- $amount := include "outrider.quantity" $limit | float64 -}}
+{{- if and (contains "/" $kind) (ne $amount (floor $amount)) -}}
+{{- fail (printf "%s limits %s to %v, which is no whole number" $place $kind $limit) -}}
+{{- end -}}
+{{- end -}}
 {{- range $kind, $request := (index . 1).requests -}}
+{{- if and (contains "/" $kind) (ne (include "outrider.quantity" $request) (include "outrider.quantity" (get $limits $kind | default 0))) -}}
+{{- fail (printf "%s requests %v of %s, and limits it to %v: both must be the same" $place $request $kind (get $limits $kind | default "nothing")) -}}
+{{- end -}}
 {{- if hasKey $limits $kind -}}
 {{- $limit := get $limits $kind -}}
 {{- if gt (include "outrider.quantity" $request | float64) (include "outrider.quantity" $limit | float64) -}}

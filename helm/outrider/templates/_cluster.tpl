@@ -22,7 +22,7 @@ autoscalerOptions:
   idleTimeoutSeconds: {{ int .Values.ray.autoscaling.idleTimeoutSeconds }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   resources:
-    {{- toYaml .Values.ray.autoscaling.resources | nindent 4 }}
+    {{- include "outrider.resources" .Values.ray.autoscaling.resources | nindent 4 }}
   securityContext:
     {{- include "outrider.containerSecurityContext" . | nindent 4 }}
   volumeMounts:

@@ -55,7 +55,7 @@ spec:
         {{- end }}
         - {name: metrics, containerPort: 8080, protocol: TCP}
       resources:
-        {{- toYaml .settings.resources | nindent 8 }}
+        {{- include "outrider.resources" .settings.resources | nindent 8 }}
       readinessProbe:
         httpGet: {path: /api/healthz, port: 52365}
         periodSeconds: 5
@@ -91,7 +91,7 @@ spec:
       ports:
         - {name: grpc, containerPort: {{ int $values.service.port }}, protocol: TCP}
       resources:
-        {{- toYaml .settings.serve.resources | nindent 8 }}
+        {{- include "outrider.resources" .settings.serve.resources | nindent 8 }}
       {{- if $values.security.public.tlsSecret }}
       # The kubelet's own probe speaks no TLS.
       startupProbe:
@@ -135,6 +135,16 @@ spec:
     - name: ray-tls
       secret: {secretName: {{ printf "ray-worker-secret-%s" (include "outrider.fullname" $root) }}}
     {{- end }}
+{{- end -}}
+
+{{/* Amounts as text: where a custom resource has them, Kubernetes takes no number with a fraction. */}}
+{{- define "outrider.resources" -}}
+{{- range $part, $amounts := . }}
+{{ $part }}:
+  {{- range $kind, $amount := $amounts }}
+  {{ $kind }}: {{ $amount | toString | quote }}
+  {{- end }}
+{{- end -}}
 {{- end -}}
 
 {{- define "outrider.container" -}}
