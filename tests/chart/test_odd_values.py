@@ -61,3 +61,59 @@ def test_amounts_are_rendered_as_kubernetes_takes_them(tmp_path: Path) -> None:
     assert [said for each in objects for said in schema.problems(each)] == []
     head = next(pods(objects)).spec["containers"][0]["resources"]
     assert float(head["requests"]["memory"]) == 2**31
+
+
+def test_what_kubernetes_has_for_pods_and_peers_may_be_said(tmp_path: Path) -> None:
+    """Every key that the values' schema names is one of Kubernetes' own."""
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+    own = {
+        "labels": {"example.com/team": "a_b.c", "empty": ""},
+        "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H200"},
+        "priorityClassName": "system-node-critical",
+        "tolerations": [
+            {"operator": "Exists"},
+            {"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"},
+            {"key": "example.com/x", "operator": "Exists", "tolerationSeconds": 30},
+        ],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms},
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "preference": terms[0]}
+                ],
+            },
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "host"}]
+            },
+        },
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "minDomains": 2,
+                "matchLabelKeys": ["a"],
+                "nodeTaintsPolicy": "Honor",
+                "labelSelector": {"matchLabels": {"a": "b"}},
+                "nodeAffinityPolicy": "Ignore",
+            }
+        ],
+        "env": [
+            {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+            {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        ],
+    }
+    peers = [
+        {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
+        {"ipBlock": {"cidr": "fd00::/8"}},
+        {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "x"}}},
+    ]
+    rules = [{"to": peers, "ports": [{"port": 443, "endPort": 444, "protocol": "TCP"}]}]
+    egress = {"enabled": True, "rules": [*rules, {"ports": [{"port": "https"}]}]}
+    values = tmp_path / "values.json"
+    values.write_text(
+        json.dumps({"head": own, "networkPolicy": {"clients": peers, "egress": egress}})
+    )
+
+    objects = render("--values", CPU, "--values", str(values))
+    assert [said for each in objects for said in schema.problems(each)] == []

@@ -110,6 +110,58 @@ REFUSED = [
         "workers.models.env[0].name=A,workers.models.env[1].name=A",
         "workers.models.env names A twice",
     ),
+    (
+        "workers.models.env[0].name=A,workers.models.env[0].valueFrom.secretkeyRef.name=a",
+        "workers.models.env.0.valueFrom: Additional property secretkeyRef is not allowed",
+    ),
+    (
+        "workers.models.env[0].name=A,workers.models.env[0].value=x,workers.models.env[0].valueFrom.secretKeyRef.name=a",
+        "workers.models.env.0: Must not validate the schema (not)",
+    ),
+    (
+        "workers.models.tolerations[0].ky=gpu",
+        "workers.models.tolerations.0: Additional property ky is not allowed",
+    ),
+    ("head.tolerations[0].effect=NoSchedul", "head.tolerations.0.effect must be one of"),
+    (
+        "head.tolerations[0].operator=Exists,head.tolerations[0].value=x",
+        "head.tolerations.0: Must not validate the schema (not)",
+    ),
+    (
+        "coordinator.affinity.nodeAfinity.x=1",
+        "coordinator.affinity: Additional property nodeAfinity is not allowed",
+    ),
+    (
+        "head.affinity.podAntiAffinity.requiredDuringScheduling[0].topologyKey=x",
+        "podAntiAffinity: Additional property requiredDuringScheduling is not allowed",
+    ),
+    (
+        "head.topologySpreadConstraints[0].maxSkews=1",
+        "head.topologySpreadConstraints.0: Additional property maxSkews is not allowed",
+    ),
+    ("head.labels.team=a b", "head.labels.team: Does not match pattern"),
+    (f"head.labels.team={'a' * 64}", "head.labels.team: Does not match pattern"),
+    ("head.labels.a b=x", 'Property name of "a b" does not match'),
+    ("head.nodeSelector.zone=a/b", "head.nodeSelector.zone: Does not match pattern"),
+    ("podMonitor.labels.release=a b", "podMonitor.labels.release: Does not match pattern"),
+    ("head.priorityClassName=High One", "head.priorityClassName: Does not match pattern"),
+    ("image.pullSecrets={a,a}", "image.pullSecrets: array items[0,1] must be unique"),
+    ("serviceAccount.name=a..b", "serviceAccount.name: Does not match pattern"),
+    ("security.internal.name=a b", "security.internal.name: Does not match pattern"),
+    ("grpcRoute.hostnames={Decode.example.com}", "grpcRoute.hostnames.0: Does not match pattern"),
+    (
+        "networkPolicy.clients[0].podSelector.matchLabel.app=x",
+        "networkPolicy.clients.0.podSelector: Additional property matchLabel is not allowed",
+    ),
+    ("networkPolicy.clients[0].ipBlock.cidr=nowhere", "clients.0.ipBlock.cidr: Does not match"),
+    (
+        "networkPolicy.clients[0].ipBlock.cidr=10.0.0.0/8,networkPolicy.clients[0].podSelector.matchLabels.app=x",
+        "networkPolicy.clients.0: Must validate at least one schema (anyOf)",
+    ),
+    (
+        "networkPolicy.egress.rules[0].ports[0].protocol=tcp",
+        "networkPolicy.egress.rules.0.ports.0.protocol must be one of",
+    ),
     ("networkPolicy.clients[0].namespace=x", "Additional property namespace is not allowed"),
     ("fullnameOverride=-x", 'the name "-x" is not one of at most 40 lower-case letters'),
     (
