@@ -88,6 +88,6 @@ class ActorHost(Protocol):
         """Starts the process of an actor on the best node, as far as is known; it does nothing until `prepare`."""
         ...
 
-    def lacking(self, spec: ActorSpec) -> str:
+    async def lacking(self, spec: ActorSpec) -> str:
         """Why an actor has no process yet."""
         ...

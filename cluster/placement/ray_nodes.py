@@ -15,6 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from outrider.cluster.placement.actor_specs import ActorSpec
 from outrider.cluster.placement.distance import round_trips
 from outrider.cluster.placement.placement import NodeRoom, Tenant
+from outrider.cluster.placement.ray_calls import in_turn
 
 SURVEY_S = 15.0
 """Bound on a survey: a process has to start on each node. Nodes that are late count as far."""
@@ -22,7 +23,7 @@ SURVEY_S = 15.0
 log = structlog.get_logger(__name__)
 
 
-def living_nodes() -> list[NodeRoom]:
+async def living_nodes() -> list[NodeRoom]:
     """The nodes that are alive."""
     return [
         NodeRoom(
@@ -31,7 +32,7 @@ def living_nodes() -> list[NodeRoom]:
             resources=node["Resources"],
             labels=node["Labels"],
         )
-        for node in ray.nodes()
+        for node in await in_turn(ray.nodes)
         if node["Alive"]
     ]
 
@@ -58,7 +59,7 @@ class Surveyor:
         async with self._lock:
             ports = {
                 node["NodeID"]: (node["NodeManagerAddress"], node["NodeManagerPort"])
-                for node in ray.nodes()
+                for node in await in_turn(ray.nodes)
                 if node["Alive"]
             }
             wanted: dict[str, list[str]] = {}

@@ -26,6 +26,7 @@ from outrider.cluster.placement.placement import (
     selectors,
     shortage,
 )
+from outrider.cluster.placement.ray_calls import in_turn
 from outrider.cluster.placement.ray_nodes import Surveyor, ask_for, living_nodes
 from outrider.cluster.ray.ray_errors import first_line
 from outrider.cluster.roster.roster import Role
@@ -82,7 +83,7 @@ class RayActorHost:
             self._asked.clear()
             await ask_for([])
             raise
-        nodes = living_nodes()
+        nodes = await living_nodes()
         if len(nodes) > 1 and any(spec.role is Role.DRAFTER for spec in specs):
             # Before models are loaded: on busy machines distances look longer than they are.
             await self._surveyor.survey(nodes, {node.node_id for node in nodes})
@@ -96,7 +97,7 @@ class RayActorHost:
     ) -> None:
         told = ""
         tenants = tuple(self._tenants.values())
-        while lacking := shortage(specs, living_nodes(), self._policy, tenants):
+        while lacking := shortage(specs, await living_nodes(), self._policy, tenants):
             if not self._may_grow:
                 raise PlacementError(f"there is no room in the Ray cluster: {lacking}")
             if time.monotonic() > deadline:
@@ -117,7 +118,7 @@ class RayActorHost:
     async def spawn(self, spec: ActorSpec, settings: ActorSettings, identity: Identity) -> RayActor:
         """Starts the process of an actor."""
         self._tenants.pop(spec.name, None)
-        nodes = living_nodes()
+        nodes = await living_nodes()
         targets = {one.node_id for one in self._tenants.values() if one.role is Role.TARGET}
         if spec.role is Role.DRAFTER and len(nodes) > 1:
             await self._surveyor.survey(nodes, targets)
@@ -144,7 +145,7 @@ class RayActorHost:
             "fallback_strategy": [{"label_selector": other} for other in others],
         }
         remote: Any = ray.remote(_CLASSES[spec.role])
-        handle = remote.options(**options).remote(settings, identity)
+        handle = await in_turn(remote.options(**options).remote, settings, identity)
         if spec.name in self._asked:
             self._asked.discard(spec.name)
             if not self._asked:
@@ -156,10 +157,10 @@ class RayActorHost:
             leave=lambda: self._tenants.pop(spec.name, None),
         )
 
-    def lacking(self, spec: ActorSpec) -> str:
+    async def lacking(self, spec: ActorSpec) -> str:
         """Why an actor has no process yet."""
         others = tuple(one for name, one in self._tenants.items() if name != spec.name)
-        return shortage((spec,), living_nodes(), self._policy, others) or (
+        return shortage((spec,), await living_nodes(), self._policy, others) or (
             "other work holds the resources of the nodes that it may run on"
         )
 
@@ -229,9 +230,12 @@ class RayActor:
             return  # It is gone, which is what was asked for.
 
     async def kill(self) -> None:
-        """Ends its process."""
+        """Ends its process. Goes on if nobody waits for it any more."""
         self._leave()
-        ray.kill(self._handle, no_restart=True)
+        await asyncio.shield(asyncio.create_task(self._kill()))
+
+    async def _kill(self) -> None:
+        await in_turn(ray.kill, self._handle, no_restart=True)
         if self._process is not None:
             # Ray asks the process to end; one that hangs or is suspended does not hear it.
             await asyncio.to_thread(_end, self._process)

@@ -223,7 +223,7 @@ class ActorSupervisor:
         try:
             await asyncio.wait_for(running.placed(), room_s)
         except TimeoutError:
-            lacking = self._host.lacking(self._spec)
+            lacking = await self._host.lacking(self._spec)
             reason = f"found no room in the Ray cluster within {room_s:g} s (cluster.placement_timeout_s): {lacking}"
             return _Death(reason=reason, is_final=True)
         except ActorCrashed as error:

@@ -118,7 +118,7 @@ class InProcessHost:
         """Loopback."""
         return "127.0.0.1"
 
-    def lacking(self, spec: ActorSpec) -> str:
+    async def lacking(self, spec: ActorSpec) -> str:
         """Nothing is."""
         return ""
 
