@@ -102,7 +102,7 @@ def _time(state: TargetState, rows: Int64s, waiting: Waiting, arrived: float) ->
     table = state.table
     if not table.answered_S[rows].all():
         table.answered_S[rows] = True
-    elif waiting.last_s > table.verdict_s_S[rows].max():
+    elif waiting.last_s > table.verdict_s_of(rows).max():
         waiting.next.observe(arrived - waiting.last_s)
     waiting.last_s = arrived
 

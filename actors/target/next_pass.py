@@ -12,8 +12,7 @@ from outrider.actors.speculation.trees.ragged import sizes_of
 from outrider.actors.target.candidates.candidate_store import Chosen
 from outrider.actors.target.pass_start import PassStart
 from outrider.actors.target.schedule.mode import Mode
-from outrider.actors.target.state.passes import Pass, build
-from outrider.actors.target.state.round import Round
+from outrider.actors.target.state.passes import Pass, Round, build
 from outrider.actors.target.state.target_state import TargetState
 
 
@@ -23,13 +22,15 @@ class Planner:
     def __init__(self, state: TargetState) -> None:
         self._state = state
         self.start = PassStart(state)
-        self._mode = Mode()
+        is_adaptive = state.settings.adaptive and not state.settings.lockstep
+        self._mode = Mode() if is_adaptive else None
+        """None: drafters always work."""
+        self._floor = 0.0
+        """Tokens that the target commits in the time of a row, when it last chose candidates."""
         self._num_decoding = 0
-        """Sessions that decode, those that the pass leaves out among them."""
+        """Sessions that decode, including those that the pass leaves out."""
         self._last_end: float | None = None
-        """When the last round ended, if another follows at once."""
-        self._busy_s = 0.0
-        self._busy_since: float | None = None
+        """When the last round ended; None: a pause followed it."""
 
     def plan(self, now: float) -> Pass | float:
         """The next pass, or the seconds to wait for news, infinity: until there is some."""
@@ -59,7 +60,7 @@ class Planner:
                 out, decoding, has = decoding[is_out], decoding[~is_out], has[~is_out]
             if len(decoding):
                 chosen = self._choose(decoding)
-                self.start.floor = max(part.floor for part in chosen)
+                self._floor = max(part.floor for part in chosen)
                 left_s = self.start.left_s(decoding, has, chosen, state.clock.at(now))
                 if len(out):
                     left_s = max(left_s, self.start.together_s(out, decoding, has, now))
@@ -83,15 +84,14 @@ class Planner:
 
     def _drafts(self, decoding: Int64s) -> bool:
         """Whether drafters work."""
-        state, settings = self._state, self._state.settings
-        if not settings.adaptive or settings.lockstep:
+        if self._mode is None:
             return True
         count = int(self.start.drafted(decoding).sum())
         if not count:
             self._last_end = None
             return True
         drafts = self._mode.enter(count)
-        state.rest(is_resting=not drafts)
+        self._state.rest(is_resting=not drafts)
         return drafts
 
     def _choose(self, decoding: Int64s) -> list[Chosen]:
@@ -116,7 +116,7 @@ class Planner:
         rows = done.rows_E[~done.over_E]
         has = state.has_candidates(rows)
         table.grows_S[rows] = ~has
-        # Who has lost a tree awaits the answer to this verdict; what answers earlier ones is for texts that are no more.
+        # A session that lost its tree awaits the answer to this verdict: answers to earlier ones are for texts that did not come.
         tried = sizes_of(pass_.starts_E)[done.entries_E[~done.over_E]] > 0
         lost = rows[tried & ~has]
         table.heard_S[lost] = table.lengths_S[lost] - 1
@@ -130,16 +130,15 @@ class Planner:
             pass_s=now - pass_.began_s + start.mean_s,
             free_s=free_s,
             wait_s=wait_s,
-            floor=start.floor,
+            floor=self._floor,
         )
 
     def booked(
         self, pass_: Pass, *, model_s: float, now: float, committed: int, is_usual: bool
     ) -> None:
-        """Attributes the time of a pass, all of it: what happens outside the model costs as much a second. An unusual one teaches nothing."""
+        """Attributes the whole time of a pass, the time outside the model included. Nothing is learned from an unusual pass."""
         state, table = self._state, self._state.table
         pass_s = now - pass_.began_s
-        self._busy_s += pass_s
         rows = pass_.rows_E
         is_prompt = pass_.chains_E > 1
         table.prefill_s_S[rows[is_prompt]] += pass_s
@@ -153,9 +152,8 @@ class Planner:
         began, self._last_end = self._last_end, now
         if began is None or pass_.has_prompt or not len(rows) or not is_usual:
             return
-        round_s = now - began
-        if state.settings.adaptive and not state.settings.lockstep:
-            plain_s = state.cost.timed_s(self._num_decoding)
+        if self._mode is not None:
+            round_s, plain_s = now - began, state.cost.timed_s(self._num_decoding)
             self._mode.observe(
                 committed * plain_s / (self._num_decoding * max(round_s, 1e-9)),
                 round_s / plain_s,
@@ -163,13 +161,7 @@ class Planner:
             )
 
     def _is_caught_up(self, rows: Int64s) -> bool:
-        """Drafters have answered for all that they missed when they were woken."""
+        """Whether drafters have answered for the whole text that they missed while they rested."""
         table = self._state.table
         drafted = rows[self.start.drafted(rows)]
         return len(drafted) > 0 and bool((table.heard_S >= table.woken_S)[drafted].all())
-
-    def take_busy(self, now: float) -> float:
-        """Fraction of the time since the last call in which passes ran, 0 to 1."""
-        since, self._busy_since = self._busy_since, now
-        busy_s, self._busy_s = self._busy_s, 0.0
-        return min(busy_s / max(now - since, 1e-9), 1.0) if since is not None else 0.0

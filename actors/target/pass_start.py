@@ -1,4 +1,4 @@
-"""When the next pass starts: how long it waits for candidates, and whom it leaves out. Decision 2 of docs/scheduling.md for the sessions that there are."""
+"""When the next pass starts: how long it waits for candidates, and which sessions it leaves out. Decision 2 of docs/scheduling.md, applied to a target's sessions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from outrider.actors.speculation import learning
 from outrider.actors.speculation.trees.path_keys import Int64s
-from outrider.actors.speculation.trees.ragged import rank_within
+from outrider.actors.speculation.trees.ragged import rank_within, sizes_of
 from outrider.actors.target.candidates.candidate_store import Chosen
 from outrider.actors.target.candidates.frozen_pool import TRY_AGAIN
 from outrider.actors.target.schedule.waiting import Waiting
@@ -19,46 +19,43 @@ from outrider.actors.target.state.target_state import TargetState
 
 
 class PassStart:
-    """When the next pass of a target starts: what waits are worth to its sessions, and what has become of them."""
+    """Decides when the next pass of a target starts, and learns from the waits before passes."""
 
     def __init__(self, state: TargetState) -> None:
         self._state = state
         self.waiting = Waiting()
-        self.floor = 0.0
-        """Tokens that the target commits in the time of a row."""
         self.last_nodes = 0
-        """Candidates of the last pass."""
+        """Candidates in the last pass."""
         self.rows_s = 0.0
-        """Seconds that those of a session that had some took."""
+        """Seconds that the candidates of one session added to the last pass, on average."""
         self.mean_s = 0.0
-        """Of a wait before a pass."""
+        """Mean seconds of a wait before a pass."""
         self._grows_by_s = math.inf
-        """When growth that is waited for has not come."""
+        """The wait for a growing tree to grow further is in vain after this time."""
         self._could_begin_s = math.inf
-        """When a pass that waits for sessions which it would leave out could have begun."""
+        """Since when a pass could have begun that waits for sessions which it would leave out."""
         self._bare = 0
-        """Passes without candidates, one after another."""
+        """Passes without candidates in a row."""
 
     def drafted(self, rows: Int64s) -> Bools:
-        """For which sessions a drafter works, or would if it were not at rest: at rest it may not be attached, and one that has
-        started again not even connected."""
+        """For which sessions a drafter works. While drafters rest: for which one is allowed, as it may not be attached or connected then."""
         table = self._state.table
-        takes_part = table.allowed_SD if self._state.is_resting else table.joined_SD
-        live = (
-            list(range(takes_part.shape[1])) if self._state.is_resting else list(self._state.live)
-        )
-        drafted: Bools = takes_part[rows][:, live].any(axis=1) & table.speculates_S[rows]
+        if self._state.is_resting:
+            takes_part_ED = table.allowed_SD[rows]
+        else:
+            takes_part_ED = table.joined_SD[rows][:, list(self._state.live)]
+        drafted: Bools = takes_part_ED.any(axis=1) & table.speculates_S[rows]
         return drafted
 
     def fits_once(self, rows: Int64s) -> Bools:
-        """Whose candidates fit one text only and are drafted while passes of others run: left out of these, such a session loses nothing but time."""
+        """Which sessions may be left out of passes: their candidates fit one text only, and are drafted while passes of others run."""
         state = self._state
         are_apart = not (state.settings.lockstep or state.clock.is_shared)
         fits_once: Bools = ~state.survives(rows) & are_apart
         return fits_once
 
     def out_s(self, decoding: Int64s, has: Bools, now: float, *, is_busy: bool) -> Float64s:
-        """Seconds for which each session is left out of passes so that its candidates may come; 0: it goes along.
+        """Seconds for which each session is left out of passes until its candidates come; 0: it takes part.
 
         Args:
             decoding: The sessions.
@@ -75,7 +72,7 @@ class PassStart:
             np.isfinite(since_E),
             self.waiting.out_s(
                 table.yields_S[rows],
-                now - table.verdict_s_S[rows],
+                now - table.verdict_s_of(rows),
                 self._state.cost.predict(len(decoding) + self.last_nodes),
                 is_busy=is_busy,
                 most_s=self._state.settings.max_patience_s,
@@ -90,7 +87,7 @@ class PassStart:
         self._could_begin_s = min(self._could_begin_s, now)
         return self.waiting.together_s(
             table.yields_S[out],
-            now - table.verdict_s_S[out],
+            now - table.verdict_s_of(out),
             self._state.cost.predict(len(going) + self.last_nodes),
             pace=self._pace(going, has),
             waited_s=now - self._could_begin_s,
@@ -100,11 +97,11 @@ class PassStart:
         """Seconds that the next pass may still wait for candidates; 0: it begins."""
         state, table = self._state, self._state.table
         hopes = self._hopes(decoding) & ~self.fits_once(decoding)
-        starving, most_s = hopes & ~has, state.settings.max_patience_s
+        most_s = state.settings.max_patience_s
         if state.settings.lockstep:
-            waits = starving | (hopes & ~self._is_complete(decoding))
-            waits &= ~self._are_silent(decoding)
-            since = table.verdict_s_S[decoding[waits]]
+            is_complete = has & self._is_complete(decoding)
+            waits = hopes & ~is_complete & ~self._are_silent(decoding)
+            since = table.verdict_s_of(decoding[waits])
             return max(float(since.max()) + most_s - now, 0.0) if waits.any() else 0.0
         if not hopes.any():
             return 0.0
@@ -115,7 +112,7 @@ class PassStart:
                 left_s = self.waiting.promised_s - now
             else:
                 left_s = self._first_s(decoding[awaited], has[awaited], pace, now)
-            elapsed_s = now - float(table.verdict_s_S[decoding[awaited]].max())
+            elapsed_s = now - float(table.verdict_s_of(decoding[awaited]).max())
         elif len(growing := (hopes & has & table.grows_S[decoding]).nonzero()[0]):
             elapsed_s = now - self.waiting.last_s
             gain = sum(self._leaves(decoding, growing, part) for part in chosen)
@@ -147,23 +144,23 @@ class PassStart:
         return wait_s
 
     def _hopes(self, rows: Int64s) -> Bools:
-        """Which sessions can use candidates that may come."""
+        """Which sessions can use candidates that are still to come."""
         hopes: Bools = self.drafted(rows) & (self._state.table.remaining_S[rows] > 1)
         return hopes
 
     def _first_s(self, awaited: Int64s, has: Bools, pace: float, now: float) -> float:
-        """Seconds to wait for the first candidates of sessions that drafters have not answered; 0: none of them is worth it."""
+        """Seconds to wait for the first candidates of sessions whose last verdict drafters have not answered; 0: no wait is worth it."""
         table = self._state.table
         said_E, grown_E = table.due(awaited)
         survives_E = self._state.survives(awaited)
         hits_E = np.where(survives_E, table.hits_S[awaited], 0.0)
-        # What answers an older text is of use if the tokens since are in it; where it cannot be, the answer to this one is awaited.
+        # An answer to an older text is of use if it foresaw the tokens since. Where it cannot be of use, the answer to this text is awaited.
         fits_E = np.where(survives_E, hits_E ** np.maximum(grown_E, 0), 1.0)
-        said_E = np.where(survives_E | np.isinf(said_E), said_E, table.verdict_s_S[awaited])
+        said_E = np.where(survives_E | np.isinf(said_E), said_E, table.verdict_s_of(awaited))
         more_E = np.maximum(table.yields_S[awaited] - 1.0 - pace * self.rows_s, 0.0)
-        # Without waiting what answers is of use one pass later, if the text goes on into it, and saves the next wait.
+        # Without a wait the answer is still of use one pass later, if the text goes on into it, and saves the next wait.
         saved_E = np.minimum(pace * self.waiting.first.mean_s, more_E)
-        # A miss loses the tree: that costs a pass without candidates, so a token, and no more than the tree holds.
+        # A miss loses the tree: that costs a pass without candidates, so one token, but no more than the tree holds.
         lost_E = np.where(survives_E, (1.0 - hits_E) * np.minimum(more_E, 1.0), 0.0)
         gains_E = np.where(has, self._state.open(awaited) * (more_E - saved_E), more_E + lost_E)
         gains_E *= fits_E
@@ -173,11 +170,11 @@ class PassStart:
         return self.waiting.first_s(gains_E[is_due], now - said_E[is_due], pace)
 
     def _pace(self, rows: Int64s, has: Bools) -> float:
-        """Tokens that the target commits in a second if it does not wait, as these sessions' passes over candidates go; whose candidates do not
-        survive has none in any pass that is not waited for, and so a token."""
+        """Tokens that the target commits in a second if it does not wait. A session whose candidates do not survive a verdict has none without a wait,
+        and commits one token a pass."""
         is_fed_E = has | self._state.survives(rows)
         tokens = float(np.where(is_fed_E, self._state.table.yields_S[rows], 1.0).sum())
-        # Where drafters stand still while passes run, there would be no candidates without waits. Elsewhere what comes during a pass comes without one.
+        # On a shared device candidates come during waits only, so a pass with candidates takes its wait, too.
         wait_s = self.mean_s if self._state.clock.is_shared else 0.0
         return tokens / (self._state.cost.predict(len(rows) + self.last_nodes) + wait_s)
 
@@ -190,7 +187,7 @@ class PassStart:
         return complete
 
     def _are_silent(self, decoding: Int64s) -> Bools:
-        """In lockstep: which sessions' drafters have all said that they have nothing below this text."""
+        """In lockstep: for which sessions all drafters have said that they have no candidates for this text."""
         table, live = self._state.table, list(self._state.live)
         lengths = table.lengths_S[decoding, None]
         is_silent = table.silent_SD[decoding][:, live] == lengths
@@ -198,7 +195,7 @@ class PassStart:
         return silent
 
     def _leaves(self, decoding: Int64s, growing: Int64s, chosen: Chosen) -> float:
-        """Tokens that one level more of new trees is expected to add, over those that its rows cost."""
+        """Tokens that one more level of the growing trees is expected to add, less those that its rows cost."""
         table, entries = self._state.table, chosen.entries_N
         if not len(entries):
             return 0.0
@@ -219,7 +216,7 @@ class PassStart:
         return float(np.maximum(gains_N, 0.0)[is_leaf].sum())
 
     def end(self, decoding: Int64s, now: float) -> None:
-        """Counts the time that was waited, and learns where nothing came."""
+        """A pass begins: counts the time that was waited, and learns from waits in vain."""
         self._could_begin_s = math.inf
         table = self._state.table
         rows = decoding[~np.isnan(table.waited_s_S[decoding])]
@@ -232,20 +229,20 @@ class PassStart:
             self.waiting.next.observe(2.0 * (now - self.waiting.last_s))
         self._grows_by_s = math.inf
         has = self._state.has_candidates(rows)
-        # Who has a tree that fits the text has waited for others.
+        # A session that has a tree which fits this text only has waited for others.
         is_vain = ~table.answered_S[rows] & ~(has & self.fits_once(rows))
         vain = rows[is_vain]
         if len(vain):
             yields.in_vain(table, rows[is_vain & ~has])
-            # Counts double, so that a silent drafter soon costs nothing.
+            # A wait in vain counts double, so that a silent drafter is soon not waited for.
             said_E, _ = table.due(vain)
             if np.isfinite(said_E).any():
                 self.waiting.first.observe(2.0 * (now - float(said_E[np.isfinite(said_E)].max())))
 
     def learn(self, pass_: Pass, last_end: float | None) -> None:
-        """Learns from a pass that has ended what it had, and how long it was waited for.
+        """Learns from a pass that has ended: what candidates cost, and how long it waited.
 
-        Where drafters stand still while passes run, and candidates come by waiting alone, none is given up for ever.
+        On a shared device candidates come during waits only. After `TRY_AGAIN` passes without any, what was learned about waits is forgotten.
 
         Args:
             pass_: The pass.
@@ -253,15 +250,15 @@ class PassStart:
         """
         cost = self._state.cost
         self.last_nodes = len(pass_.tokens_N)
-        num_trees = int((pass_.starts_E[1:] > pass_.starts_E[:-1]).sum())
-        alone = pass_.batch.num_rows - self.last_nodes
-        tree_s = cost.predict(alone + self.last_nodes) - cost.predict(alone)
+        num_trees = int(np.count_nonzero(sizes_of(pass_.starts_E)))
+        num_rows = pass_.batch.num_rows
+        tree_s = cost.predict(num_rows) - cost.predict(num_rows - self.last_nodes)
         self.rows_s = tree_s / max(num_trees, 1)
         if last_end is not None and not pass_.has_prompt:
             waited_s = max(pass_.began_s - last_end, 0.0)
             self.mean_s += (1.0 - learning.PASSES) * (waited_s - self.mean_s)
         self._bare = 0 if self.last_nodes or not self._state.clock.is_shared else self._bare + 1
         if self._bare >= TRY_AGAIN:
-            # Nothing would tell that answers have become faster.
+            # Without a wait nothing would show that drafters have become faster.
             self.waiting.forget()
             self._bare = 0

@@ -14,15 +14,13 @@ import numpy as np
 import structlog
 
 from outrider.actors.engine.protocol import Engine, Logits
-from outrider.actors.exchange.verdicts import TargetActivity
 from outrider.actors.speculation.noise.gumbel import GumbelNoise
-from outrider.actors.speculation.trees.path_keys import Uint64s
 from outrider.actors.target import intake, opening
 from outrider.actors.target.feedback.feedback_taps import FeedbackTaps
 from outrider.actors.target.next_pass import Planner
-from outrider.actors.target.schedule.warm_up import time_passes, time_prompt_row
-from outrider.actors.target.state.passes import Pass, plain
-from outrider.actors.target.state.round import Round
+from outrider.actors.target.pending_round import PendingRound
+from outrider.actors.target.schedule.warm_up import time_passes
+from outrider.actors.target.state.passes import Pass, Round, plain
 from outrider.actors.target.state.target_events import (
     CandidatesReceived,
     CloseSession,
@@ -44,7 +42,6 @@ from outrider.actors.target.state.target_state import TargetState
 from outrider.actors.target.verify.commit import commit, end_sessions
 from outrider.actors.target.verify.drawing import NotNumbers
 from outrider.actors.target.verify.draws_by_kind import draws_by_kind
-from outrider.actors.target.verify.telling import tell_coordinators, tell_drafters
 from outrider.actors.target.verify.walks import Walks, moves_of
 from outrider.actors.tracing.recorder import Recorder
 
@@ -95,13 +92,9 @@ class TargetCore:
         self._draws = draws_by_kind(self.state)
         self._feedback = FeedbackTaps(self.state.table)
         self._untidy: tuple[Pass, Walks, Round, Logits] | None = None
-        self._unsaid: tuple[Pass, Round, Walks] | None = None
-        """The last round, as long as coordinators have not been told of it: the next pass does not depend on that."""
-        self._untold: tuple[Round, TargetActivity] | None = None
-        """The last round, as long as drafters have not been told of it: with the next pass planned they may be told to rest as well."""
+        self._pending = PendingRound(self.state)
         self._committed = 0
-        self._handles: Uint64s = np.zeros(0, np.uint64)
-        """What the last pass committed, and for which sessions."""
+        """Tokens of the last round."""
 
     def warm_up(self, clock: Callable[[], float]) -> None:
         """Runs passes of different sizes, so that the cost model knows the shape of their times.
@@ -109,22 +102,15 @@ class TargetCore:
         Args:
             clock: Seconds; monotone.
         """
-        state = self.state
-        state.cost.set_curve(time_passes(state.engine, clock))
-        chunk = state.settings.prefill_chunk
-        state.cost.set_prompt_row(time_prompt_row(state.engine, clock, chunk))
+        self.state.cost.set_curve(time_passes(self.state.engine, clock))
 
     def take_busy(self, now: float) -> float:
         """Fraction of the time since the last call in which passes ran, 0 to 1."""
-        return self._planner.take_busy(now)
+        return self.state.tally.take_busy(now)
 
     def take_outputs(self) -> list[Output]:
         """What coordinators and drafters are to hear, in order: tokens first, as clients wait for them."""
-        planned = self.state.take_outputs()
-        self._tell_coordinators()
-        tokens = self.state.take_outputs()
-        self._tell_drafters()
-        return tokens + planned + self.state.take_outputs()
+        return self._pending.take_outputs()
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -138,11 +124,10 @@ class TargetCore:
         """
         state = self.state
         arrived = now if arrived is None else arrived
-        match event:
-            case CandidatesReceived():
-                intake.take(state, event, self._planner.start.waiting, arrived=arrived, now=now)
-                return
-        self._tell()
+        if isinstance(event, CandidatesReceived):
+            intake.take(state, event, self._planner.start.waiting, arrived=arrived, now=now)
+            return
+        self._pending.tell_all()
         self.tidy()
         match event:
             case OpenSession():
@@ -217,7 +202,7 @@ class TargetCore:
             Whether the next pass waits for what drafters answer, so that they have to hear of this one at once.
         """
         state = self.state
-        self._tell()
+        self._pending.tell_all()
         state.clock.passed(pass_.began_s, now)
         walks = computed.walks
         done = commit(state, pass_, walks, computed.logits, now=now)
@@ -226,30 +211,10 @@ class TargetCore:
         accepted_E = np.maximum(done.counts_E - 1, 0)
         state.table.cached_S[done.rows_E] += accepted_E
         next_ = self._planner.finished(pass_, done, now)
-        self._unsaid = pass_, done, walks
-        self._untold = done, next_
-        if state.is_resting:
-            # Drafters at rest hear nothing, and woken with the next pass they are told all that they missed. Before that they hear once that they rest.
-            if (state.table.rested_S[done.rows_E] < 0).any():
-                self._tell()
-            self._untold = None
+        self._pending.ended(pass_, done, walks, next_)
         self._untidy = pass_, walks, done, computed.logits
-        self._committed, self._handles = done.num_tokens, state.table.handles_S[pass_.rows_E]
+        self._committed = done.num_tokens
         return next_.wait_s > 0.0
-
-    def _tell(self) -> None:
-        self._tell_coordinators()
-        self._tell_drafters()
-
-    def _tell_coordinators(self) -> None:
-        if self._unsaid is not None:
-            said, self._unsaid = self._unsaid, None
-            tell_coordinators(self.state, *said)
-
-    def _tell_drafters(self) -> None:
-        if self._untold is not None:
-            told, self._untold = self._untold, None
-            tell_drafters(self.state, *told)
 
     def tidy(self) -> None:
         """Puts the keys and values of the last pass in order, and ends the sessions whose text is over. What drafters asked for beyond
@@ -263,7 +228,7 @@ class TargetCore:
         kept_E[done.entries_E] = np.maximum(done.counts_E - 1, 0)
         self.state.engine.rebase(moves_of(pass_, walks, kept_E))
         if np.count_nonzero(done.over_E):
-            self._tell_coordinators()
+            self._pending.tell_coordinators()
             end_sessions(self.state, done)
 
     def booked(self, pass_: Pass, *, model_s: float, now: float, is_usual: bool = True) -> None:
@@ -278,23 +243,21 @@ class TargetCore:
         self._planner.booked(
             pass_, model_s=model_s, now=now, committed=self._committed, is_usual=is_usual
         )
-        is_on = self.state.recording.is_on
-        handles = [int(handle) for handle in self._handles] if is_on else []
-        self.state.recording.end_pass(pass_, handles, model_s=model_s)
+        self.state.recording.end_pass(pass_, model_s=model_s)
 
     # -- failures --------------------------------------------------------------------------------------------------
 
     def apart(self, pass_: Pass, now: float) -> list[Pass]:
         """A pass that failed, session by session and without candidates, so that whatever one of them brought along costs the
         others nothing but time. Nothing of it stays in their slots: rows that are no numbers would spoil those that come."""
-        self._tell()
+        self._pending.tell_all()
         self.state.tally.failed_passes += 1
         passes = []
         for entry, row in enumerate(pass_.rows_E.tolist()):
             cached = int(self.state.table.cached_S[row])
             self.state.engine.release(row, keep=cached)
             self.state.engine.acquire(row, keep=cached)
-            passes.append(plain(pass_, entry, now=now))
+            passes.append(plain(self.state.table, pass_, entry, now=now))
         return passes
 
     def fail(self, pass_: Pass, error: Exception) -> None:

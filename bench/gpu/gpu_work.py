@@ -15,8 +15,7 @@ from outrider.actors.speculation.noise.gumbel import GumbelNoise
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees.ragged import starts_of
 from outrider.actors.target.opening import open_session
-from outrider.actors.target.state.passes import Pass
-from outrider.actors.target.state.round import OWN
+from outrider.actors.target.state.passes import OWN, Pass
 from outrider.actors.target.state.target_events import OpenSession, SessionOwner
 from outrider.actors.target.state.target_settings import TargetSettings
 from outrider.actors.target.state.target_state import TargetState
@@ -80,7 +79,6 @@ def pass_over(rows: Sequence[int], trees: Sequence[tuple[list[int], list[int]]])
     num_nodes = int(counts.sum())
     return Pass(
         batch=Batch.of(entries),
-        rows_E=np.array(rows, np.int64),
         chains_E=np.ones(len(rows), np.int64),
         draws_E=np.ones(len(rows), np.bool_),
         starts_E=starts_of(counts),

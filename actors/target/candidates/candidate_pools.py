@@ -116,15 +116,13 @@ class Pools:
         open_E[self.sizes_S[rows_E] == 0] = 1.0
         return open_E
 
-    def graft(
-        self, candidates: Candidates, base: Base, drafters_E: Int64s, trust: float
-    ) -> Grafted:
-        """Unites drafters' trees with the pools.
+    def graft(self, candidates: Candidates, base: Base, drafter: int, trust: float) -> Grafted:
+        """Unites a drafter's trees with the pools.
 
         Args:
             candidates: The trees.
             base: Where they hang.
-            drafters_E: Who sent each.
+            drafter: Who sent them.
             trust: Factor of the stated probabilities, 0 to 1.
         """
         entries_N, starts_E = candidates.entries_N, candidates.starts_E[:-1]
@@ -164,7 +162,7 @@ class Pools:
         self.keys_SP[rows_W, columns_W] = keys_M[write_W]
         self.estimates_SP[rows_W, columns_W] = estimates_M[write_W]
         self.values_SP[rows_W, columns_W] = values_M[write_W]
-        self.drafters_SP[rows_W, columns_W] = drafters_E[entries_N[chosen_M[write_W]]]
+        self.drafters_SP[rows_W, columns_W] = drafter
         np.maximum.at(self.sizes_S, rows_W, columns_W + 1)
         count = len(base.rows_E)
         return Grafted(

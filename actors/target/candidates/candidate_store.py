@@ -1,7 +1,7 @@
 """The seam between a target's rounds and what waits to be verified: one store for each kind of candidates.
 
-A session's verifier says once which store is its own. A round asks every store about all of its sessions: a store that has nothing of
-a session says so, so that nobody else tells the kinds apart.
+The verifier of a session decides which store holds its candidates. A round asks every store about all of its sessions, and a store that holds nothing of a
+session says so. Nobody else tells the kinds apart.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class CandidateStore(Protocol):
     """Candidates of one kind, of all sessions. Sessions are named by their rows in the table."""
 
     survives: bool
-    """Whether what a text has grown past may hold candidates for it still: then an answer to an older text is of use."""
+    """Whether candidates outlive a verdict: those for an older text may go on below the new one, so an answer to the older text is of use."""
 
     def hope(self, speculation: Speculation) -> float:
         """Tokens that a pass over a session's candidates is taken to commit before one has.
@@ -126,11 +126,11 @@ class CandidateStore(Protocol):
         ...
 
     def open(self, rows_E: Int64s) -> Float64s:
-        """Probability that each text goes on where its candidates end and more could follow: 1 without any, 0 where more are of no use."""
+        """Probability that each text leaves its candidates where more could follow: 1 without any, 0 where more are of no use."""
         ...
 
     def is_complete(self, rows_E: Int64s) -> Bools:
-        """In lockstep: which of its sessions have all that their drafters send for their text."""
+        """In lockstep: which of its sessions that have candidates have all that their drafters send for their text."""
         ...
 
     def choose(self, rows_E: Int64s, *, num_rows: int, num_nodes: int, tokens: float) -> Chosen:

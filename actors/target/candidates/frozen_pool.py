@@ -1,8 +1,8 @@
 """Frozen trees of one session that wait to be verified: for the committed text, or for a text that is expected.
 
-At most one tree of a drafter is ever taken for a base, and each base sees one round at most, because every round makes
-the text longer: repeated, late and second trees fall away by themselves. Which tree is verified depends on the order
-of arrival, never on what is in a tree; what is too large loses whole levels. Pure.
+At most one tree of a drafter is taken for a base, and each base is verified in at most one round, because every round makes the text longer. So repeated,
+late and second trees are dropped. Which tree is verified depends on the order of arrival, never on the tokens of a tree. A tree that is too large loses
+whole levels. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_HELD = 4
 """Trees of one drafter in one session. A drafter is rarely more than two predictions ahead; the oldest go first."""
 
 TRY_AGAIN = 32
-"""Passes without a tree after which one is verified although it was not worth it: text changes, and so does acceptance."""
+"""Passes without a tree after which one is verified although it seems not worth it, because acceptance changes with the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +37,8 @@ class VerifiableTree:
     """Who drew each node, by number."""
 
     expected_nodes: int
-    """How large such a tree is by experience with earlier ones. Whether a tree is worth its rows is decided by this, not
-    by its own size: that depends on its tokens where a row has fewer than there should be siblings, and trees must not
-    be left out because of their tokens."""
+    """Mean size of earlier trees. It decides whether a tree is worth its rows. The tree's own size must not: it depends on tokens where a row has
+    fewer than there should be siblings, and no tree may be left out because of its tokens."""
 
     def nodes(self) -> Iterator[tuple[int, int, int, int]]:
         """Token, parent, depth in the text and drafter of each node."""
@@ -145,7 +144,7 @@ class FrozenPool:
         )
 
     def is_worth(self, *, is_gain: bool) -> bool:
-        """Whether to verify a tree: if it pays, and now and then although it seems not to."""
+        """Whether to verify a tree: if it is a gain, and once in `TRY_AGAIN` passes in any case."""
         if is_gain or self._num_skipped >= TRY_AGAIN:
             self._num_skipped = 0
             return True

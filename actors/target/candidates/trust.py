@@ -1,5 +1,5 @@
-"""How far a drafter's probabilities are believed. Drafters calibrate what they state; one that is wrong all the same must not crowd
-out the others' candidates."""
+"""How far a drafter's probabilities are believed. Drafters calibrate what they state; one that errs nevertheless must not crowd out the candidates of
+others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from outrider.actors.speculation import learning
 from outrider.actors.speculation.trees.path_keys import Int64s
 
 REMEMBERED = 1.0 / (1.0 - learning.DRAWS)
-"""Draws that are remembered of each."""
+"""Draws of each drafter that are remembered."""
 
 
 class Trust:

@@ -19,8 +19,7 @@ from outrider.actors.exchange.features import RejectedNodes
 from outrider.actors.exchange.feedback_request import FeedbackRequest
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import ranges, rank_within, sizes_of, starts_of
-from outrider.actors.target.state.passes import Pass
-from outrider.actors.target.state.round import Round
+from outrider.actors.target.state.passes import Pass, Round
 from outrider.actors.target.state.session_table import Bools, SessionTable
 from outrider.actors.target.state.target_events import (
     FeedbackOpened,

@@ -31,7 +31,6 @@ class CostModel:
         self._seconds_R: Float64s = np.array([SMALLEST_S])
         """The curve at 0, 1, 2, ... rows."""
         self._last_slope = 0.0
-        self._prompt_row_s = 0.0
         self._scales = [1.0, 1.0]
         self._overheads = [0.0, 0.0]
         self._is_known = [False, False]
@@ -47,10 +46,6 @@ class CostModel:
         self._seconds_R = np.interp(np.arange(rows[-1] + 1), rows, seconds)
         if len(rows) > 1:
             self._last_slope = float(seconds[-1] - seconds[-2]) / (rows[-1] - rows[-2])
-
-    def set_prompt_row(self, seconds: float) -> None:
-        """Takes what a row of a prompt takes, in seconds, measured with the curve."""
-        self._prompt_row_s = seconds
 
     def observe(self, rows: int, model_s: float, total_s: float, *, drafting: bool) -> None:
         """Takes in one pass without prompts.
@@ -74,12 +69,12 @@ class CostModel:
         self._scales[drafting] += (1.0 - learning.PASSES) * (ratio - scale)
         self._overheads[drafting] += (1.0 - learning.PASSES) * (outside - overhead)
 
-    def seconds(self, rows: Int64s, *, drafting: bool = True) -> Float64s:
-        """Seconds of rounds with so many rows."""
+    def seconds(self, rows: Int64s) -> Float64s:
+        """Seconds of rounds with so many rows, while drafters work."""
         last = len(self._seconds_R) - 1
         curve = self._seconds_R[np.minimum(rows, last)]
         curve += self._last_slope * np.maximum(rows - last, 0)
-        seconds: Float64s = self._scales[drafting] * curve + self._overheads[drafting]
+        seconds: Float64s = self._scales[True] * curve + self._overheads[True]
         return seconds
 
     def predict(self, rows: int, *, drafting: bool = True) -> float:
@@ -90,7 +85,3 @@ class CostModel:
         """Seconds in the model of a pass over so many rows as it was timed: the same for ever, however the machine or the context changes."""
         last = len(self._seconds_R) - 1
         return float(self._seconds_R[min(rows, last)]) + self._last_slope * max(rows - last, 0)
-
-    def prompt_s(self, rows: int) -> float:
-        """Seconds of rows of prompts beside others."""
-        return self._scales[True] * self._prompt_row_s * rows

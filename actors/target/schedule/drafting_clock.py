@@ -1,20 +1,20 @@
 """The clock by which drafters' answers are timed: seconds in which they could work. Pure.
 
-A drafter that shares the target's device is taken to stand still while the target's pass runs: two processes on one GPU get it by turns. How long its answer takes if
-the target waits for it cannot be told from answers that a pass has held up, unless that pass is left out.
+A drafter that shares the target's device is taken to stand still while the target's pass runs, because processes on one GPU run by turns. To tell how long its
+answer takes if the target waits for it, this clock leaves out the passes.
 """
 
 from __future__ import annotations
 
 
 class DraftingClock:
-    """The worker's clock; where the device is shared, less the target's passes."""
+    """The worker's clock, less the target's passes where the device is shared."""
 
     def __init__(self) -> None:
         self.is_shared = False
         """A drafter that is connected computes on the target's device."""
         self._left_out_s = 0.0
-        """Of all passes before the last."""
+        """Seconds of all passes before the last."""
         self._began_s = self._ended_s = 0.0
 
     def passed(self, began: float, ended: float) -> None:

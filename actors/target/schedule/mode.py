@@ -1,12 +1,11 @@
 """Whether drafters work at all, at the load that there is.
 
-What drafting costs beside the target's passes (cores and memory that drafters share with it, messages) no pass shows, so it is
-measured: the speed of rounds while drafters work and while they rest, each in units of what plain decoding took in the model for as many
-sessions when it was timed. The faster way goes on; now and then the other one is tried for some rounds. What trying costs comes out of a
-budget, one token in a hundred, so a way that is far worse is tried seldom, and one that is nearly as good often. For each load (sessions in
-powers of two) the answer is its own. Speeds change at once when a text becomes hard to foresee or a core is lost: rounds before a change that
-chance does not explain are forgotten (`speed.py`), and what is known of the way that rests is its last trial. Pure: rounds are pushed
-in, no clock is read.
+Some costs of drafting show in no pass: cores and memory that drafters share with the target, and messages. So the speed of rounds is measured while drafters
+work and while they rest, in units of plain decoding as its passes were timed at the start for as many sessions. The faster way goes on. Now and then the
+other way is tried for some rounds. What trials cost comes out of a budget of one token in a hundred, so a way that is far slower is tried seldom, and one
+that is nearly as fast often. Each load (sessions in powers of two) is decided by itself. Speeds change at once when a text becomes hard to foresee or a core
+is lost: rounds before a change that chance does not explain are forgotten (`speed.py`). What is known of the way that rests is its last trial. Pure: rounds
+are pushed in, no clock is read.
 """
 
 from __future__ import annotations
@@ -35,20 +34,25 @@ class _Load:
     budget: float = SOON
     """Rounds' worth of plain decoding that trying may cost."""
     price: float = 1.0
-    """What the last trial has cost, or what one of the way that was left would cost by its speed."""
+    """What the last trial has cost. After a change of the way: what a trial of the way that was left would cost by its speed."""
     trial: int = 0
-    """Rounds left of a running one."""
+    """Rounds left of the trial that runs; 0: none runs."""
     tried: list[float] = field(default_factory=list)
     """Speeds of its rounds so far."""
     unjudged: int = 0
-    """How many of them came before those that are judged."""
+    """How many of them came before the first that is judged."""
     lost: float = 0.0
-    """What they have cost; before plain decoding ran, what drafting has."""
+    """What they have cost; before plain decoding was ever tried, what drafting has cost."""
 
     @property
     def is_known(self) -> bool:
-        """It has lasted for as many rounds as a trial."""
+        """Whether it has had as many rounds as a trial."""
         return self.plain.weight + self.drafted.weight >= PROBE_ROUNDS
+
+    @property
+    def going(self) -> Speed:
+        """What is known of the way that goes on."""
+        return self.drafted if self.drafts else self.plain
 
     @property
     def resting(self) -> Speed:
@@ -60,17 +64,22 @@ class _Load:
         """Speeds of the rounds of a trial that count."""
         return self.tried[self.unjudged :] if self.trial < PROBE_ROUNDS - 1 else []
 
-    def pay(self) -> None:
-        """Takes what the trial has cost out of the budget: a round at least, for drafters are woken or sent to rest, and no more than the
-        budget may grow to, or a pause in a trial would make it the last one."""
-        self.trial = 0
-        self.price = min(max(self.lost, 1.0), ROUNDS)
-        self.budget -= self.price
-
-    def pay_more(self, lost: float) -> None:
-        """Takes what came after the trial out of it, too."""
+    def pay(self, lost: float) -> None:
+        """Takes out of the budget what the last trial has cost, with so much more: a round at least, for drafters are woken or sent to rest, and
+        no more than the budget may grow to, or a pause in a trial would make it the last one."""
         before, self.price = self.price, min(max(self.price + lost, 1.0), ROUNDS)
         self.budget -= self.price - before
+
+    def judge(self) -> bool:
+        """Changes the way that goes on if the other one is faster beyond doubt, and by as much as trials cost. Returns whether it did."""
+        here, there = self.going, self.resting
+        doubt = math.hypot(here.error, there.error)
+        is_slower = there.mean > (1.0 + PROBE_SHARE) * here.mean + doubt
+        if is_slower:
+            self.drafts = not self.drafts
+            self.price = min(max(PROBE_ROUNDS * (there.mean - here.mean), 1.0), MOST_LOST)
+            self.budget = max(self.budget, SOON)
+        return is_slower
 
 
 class Mode:
@@ -81,7 +90,7 @@ class Mode:
         self._load = self._of(1)
         self._latest = self._load
         self._after = 0
-        """Rounds for which what follows a trial of `_latest` is its cost and nothing else: passes that had begun, texts to be read."""
+        """Rounds after a trial of `_latest` that still count as its cost: passes had begun, and texts are read."""
 
     def enter(self, num_sessions: int) -> bool:
         """Whether drafters work in the next round.
@@ -91,16 +100,16 @@ class Mode:
         """
         load = self._of(num_sessions)
         if load is not self._load:
-            # A load that has changed ends a trial, which is no judgement: its rounds are added to what was known. It is paid for, or loads that
-            # change every few rounds would be tried in each of them.
+            # A change of the load ends a trial without a judgement: its rounds are added to what was known. It is paid for, or loads that
+            # change every few rounds would begin a trial each time.
             if self._load.trial and self._load.tried:
                 for speed in self._load.judged:
                     self._load.resting.observe(speed)
-                self._pay(self._load)
+                self._end_trial(self._load)
             self._load.trial = 0
             if not load.is_known:
-                # A load that lasts for a round or two, as when requests end and others begin, wakes nobody. The fewer sessions, the sooner
-                # drafting pays: where it does not for fewer, it will not for more.
+                # A new load goes on as the last one, so that a load of a round or two wakes nobody. Drafting pays sooner the fewer sessions
+                # there are: where it does not pay for fewer, it does not for more.
                 smaller = (
                     other for size, other in self._loads.items() if size < self._size(num_sessions)
                 )
@@ -125,23 +134,23 @@ class Mode:
                 a trial pays for and does not judge; once they are caught up all rounds count.
         """
         load = self._load
-        here, there = (load.drafted, load.plain) if load.drafts else (load.plain, load.drafted)
+        here, there = load.going, load.resting
         if self._after:
             self._after -= 1
-            self._latest.pay_more((here.mean - speed) * rounds if here.weight else 0.0)
+            self._latest.pay((here.mean - speed) * rounds if here.weight else 0.0)
             return
         if not load.trial:
             # Plain decoding commits so many tokens in a round's worth.
             plain = load.plain.mean if load.plain.weight else min(load.drafted.mean, 1.0)
             load.budget = min(load.budget + PROBE_SHARE * plain * rounds, ROUNDS)
             has_changed = here.observe(speed)
-            if here.is_time and self._judge(load):
+            if here.is_time and load.judge():
                 return
-            # What has become slower than the other way is thought to be makes a trial of that one a gain, if it is true.
+            # If this way has become slower than the other one is thought to be, a trial is expected to be a gain.
             is_slow = has_changed and here.mean < there.mean
             if load.drafts and not there.weight:
-                # Plain decoding that never ran is thought to be as fast as it was timed. Looked at after eight rounds, or once as many are lost.
-                # Twice the error: these rounds may be those of drafters that begin.
+                # Plain decoding that never ran is thought to be as fast as it was timed. Compared after eight rounds, or once as many are lost.
+                # Two standard errors, because drafters may just have begun.
                 load.lost += (1.0 - speed) * rounds
                 if here.is_time or load.lost > PROBE_ROUNDS:
                     is_slow = here.mean + 2.0 * here.error < 1.0
@@ -156,27 +165,16 @@ class Mode:
             if load.trial == PROBE_ROUNDS - 1:
                 load.unjudged = len(load.tried)
         if load.trial == 0 or load.lost > MOST_LOST or len(load.tried) >= ROUNDS:
-            # By itself: what was known before is of other texts. Where no round of it counts, what came instead is what the other way gives now.
+            # A trial is judged by itself: what was known before is of other texts. Where none of its rounds counts, all of them do.
             there.forget()
             for tried in load.judged or load.tried:
                 there.observe(tried)
-            self._pay(load)
-            if self._judge(load):
+            self._end_trial(load)
+            if load.judge():
                 self._after = 0
 
-    def _pay(self, load: _Load) -> None:
-        """A trial has ended."""
-        load.pay()
+    def _end_trial(self, load: _Load) -> None:
+        """A trial is over, and is paid for."""
+        load.trial, load.price = 0, 0.0
+        load.pay(load.lost)
         self._latest, self._after = load, PROBE_ROUNDS
-
-    def _judge(self, load: _Load) -> bool:
-        """Changes the way that goes on if the other one is faster beyond doubt, and by as much as trials cost. Returns whether it did."""
-        here, there = (load.drafted, load.plain) if load.drafts else (load.plain, load.drafted)
-        is_slower = there.mean > (1.0 + PROBE_SHARE) * here.mean + math.hypot(
-            here.error, there.error
-        )
-        if is_slower:
-            load.drafts = not load.drafts
-            load.price = min(max(PROBE_ROUNDS * (there.mean - here.mean), 1.0), MOST_LOST)
-            load.budget = max(load.budget, SOON)
-        return is_slower

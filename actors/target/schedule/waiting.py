@@ -4,7 +4,7 @@ A pass is worth what it commits less what the target would have committed in its
 costs `pace x w` tokens. What it brings:
 
 - a session without candidates gets them into this pass instead of the next one: `more = yield - 1 - what their rows cost`, and what its plain token
-  would have made stale, `1 - hit` times the pass without candidates that follows a miss: `min(more, 1)`. Sessions are waited for in the order in
+  would have made stale: `1 - hit` times the pass without candidates that follows a miss, `min(more, 1)`. Sessions are waited for in the order in
   which their answers are due;
 - a session whose tree has survived the last verdict gets what drafters answer to that verdict: `open x (more - saved)`, where *open* is the
   probability that the text leaves its tree through a leaf, and *saved* what the answer is worth one pass later anyway;
@@ -14,10 +14,9 @@ costs `pace x w` tokens. What it brings:
 - a session whose new tree is still coming in gets one level more: the value of its leaves times the rate at which a level hits, less what the rows
   cost.
 
-The target waits exactly while the second is more than the first. Whether it does is decided with the verdicts, for drafters are told, and do not answer before it
-can use that; and again once one of them has answered. What it expects of an arrival, and of how long that takes, it has
-learned; after the time by which it should have come, it is believed to take as long again as it has taken, so every wait ends. And no wait is longer
-than `gain / pace`: one in vain costs no more than it could have brought (as renting skis before buying, Karlin et al. 1988).
+The target waits exactly while the gain is more than the cost. It decides with each verdict, because it tells drafters how long it waits, and again once one
+of them has answered. How long an answer takes is learned. One that is late is believed to take as long again as it has taken, so every wait ends. No wait is
+longer than `gain / pace`: a wait in vain costs no more than it could have brought (the ski rental problem, Karlin et al. 1988).
 """
 
 from __future__ import annotations
@@ -41,22 +40,22 @@ class Delay:
     """Mean and spread of a time that is waited for, in seconds."""
 
     mean_s: float = 0.0
-    """0 is hopeful, so that a first wait happens."""
+    """0 at first, so that a first wait happens."""
     spread_s: float = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Takes in how long it took, or has been waited for in vain."""
+        """Takes in how long an arrival took, or how long it was waited for in vain."""
         share = 1.0 - learning.ROUNDS
         self.spread_s += share * (abs(seconds - self.mean_s) - self.spread_s)
         self.mean_s += share * (seconds - self.mean_s)
 
     def latest_s(self) -> float:
-        """By then it should have come."""
+        """Time after which an arrival is late."""
         return self.mean_s + 2.0 * self.spread_s
 
     def lefts_s(self, elapsed_E: Float64s) -> Float64s:
         """Seconds that each will still take."""
-        soon_E = np.maximum(self.mean_s - elapsed_E, max(self.spread_s, 0.0))
+        soon_E = np.maximum(self.mean_s - elapsed_E, self.spread_s)
         return np.where(elapsed_E <= self.latest_s(), soon_E, elapsed_E)
 
     def left_s(self, elapsed_s: float) -> float:
@@ -76,11 +75,11 @@ class Waiting:
     """When the last candidates below a text came, in seconds of the worker's clock."""
 
     promised_s: float = 0.0
-    """Until when the target waits, in seconds of the worker's clock, as it has told drafters: they let trees grow until then. 0: nothing was told, or
-    one of them has answered since."""
+    """Until when the target waits, as it has told drafters, in seconds of the worker's clock: trees grow until then. 0: nothing was told, or
+    a drafter has answered since."""
 
     def forget(self) -> None:
-        """Nothing is known any more of how long answers take."""
+        """Forgets how long answers take."""
         self.first, self.next = Delay(), Delay()
 
     def first_s(self, gains_E: Float64s, elapsed_E: Float64s, pace: float) -> float:
@@ -98,7 +97,8 @@ class Waiting:
     def _best(
         self, gains_E: Float64s, elapsed_E: Float64s, pace: float
     ) -> tuple[float, float, float]:
-        """Of the answers that are due soonest as many as are worth it: what they bring, until when they are there, and for how long the last of them has been due."""
+        """Of the answers that are due soonest, as many as are worth waiting for: what they bring, the seconds until all are there, and for how long the last
+        of them has been due."""
         order = (-elapsed_E).argsort(kind="stable")
         gains_E, elapsed_E = gains_E[order].cumsum(), elapsed_E[order]
         latest_E = np.maximum.accumulate(self.first.lefts_s(elapsed_E))
@@ -114,7 +114,7 @@ class Waiting:
         is_busy: bool,
         most_s: float,
     ) -> Float64s:
-        """For how long sessions whose candidates fit one text only are left out of passes; 0: they go along.
+        """For how long sessions whose candidates fit one text only are left out of passes; 0: they take part.
 
         Args:
             yields_E: Tokens that a pass over the candidates of each commits.
@@ -137,7 +137,7 @@ class Waiting:
         pace: float,
         waited_s: float,
     ) -> float:
-        """How long a pass that could begin still waits for sessions that it would leave out: each of them would lose a pass's time; 0: begin now.
+        """How long a pass that could begin still waits for sessions that it would leave out, each of which would lose the time of the pass; 0: begin now.
 
         Args:
             yields_E: As of `out_s`; so are the next two.
@@ -149,8 +149,7 @@ class Waiting:
         gain, latest_s, _ = self._best(
             yields_E * pass_s / (self.first.mean_s + pass_s), elapsed_E, pace
         )
-        left_s = gain / pace - waited_s
-        return left_s if gain > pace * latest_s and left_s > SMALLEST_S else 0.0
+        return _worth_s(gain, pace, takes_s=latest_s, waited_s=waited_s)
 
     def left_s(self, gain: float, pace: float, delay: Delay, elapsed_s: float) -> float:
         """How long to wait for an arrival; 0: begin now.
@@ -161,8 +160,13 @@ class Waiting:
             delay: How long such take.
             elapsed_s: Seconds for which this one has been due.
         """
-        if gain <= pace * delay.left_s(elapsed_s):
-            return 0.0
-        # However wrong it is about when, it never waits for longer than what comes is worth.
-        left_s = gain / pace - elapsed_s
-        return left_s if left_s > SMALLEST_S else 0.0
+        return _worth_s(gain, pace, takes_s=delay.left_s(elapsed_s), waited_s=elapsed_s)
+
+
+def _worth_s(gain: float, pace: float, *, takes_s: float, waited_s: float) -> float:
+    """Seconds to wait for an arrival that still takes so long; 0 if it costs more than it brings.
+
+    However wrong the belief is about when it comes, a wait is never longer than what comes is worth.
+    """
+    left_s = gain / pace - waited_s
+    return left_s if gain > pace * takes_s and left_s > SMALLEST_S else 0.0

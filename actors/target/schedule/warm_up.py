@@ -14,14 +14,8 @@ WARM_UP_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 WARM_UP_TURNS = 12
 """How often all sizes are timed."""
 
-PROMPT_PARTS = (0.25, 1.0, 1.0)
-"""Parts of a chunk of a prompt that are timed, one after the other; the first tells soon where the whole takes long."""
-
 WARM_UP_S = 0.5
 """No further turn after this time, and in the first no further size: a large model is not kept from starting."""
-
-PROMPT_S = 0.1
-"""No further part of a chunk after this time: a whole one after a quarter that took less takes some `WARM_UP_S` at most."""
 
 LEAST_SIZES = 4
 """So many sizes are timed whatever they take; what the others take is as if the curve went on straight."""
@@ -65,32 +59,6 @@ def time_passes(
             break
     engine.release(slot)
     return curve
-
-
-def time_prompt_row(engine: Engine, clock: Callable[[], float], rows: int) -> float:
-    """Seconds of one row of a prompt that is run in chunks of so many: far less than of a row in a small pass over a tree.
-
-    Args:
-        engine: The target model; a slot must be free.
-        clock: Seconds; monotone.
-        rows: Of a chunk; as many as fit are timed, and fewer where that takes long.
-    """
-    slot = engine.acquire()
-    most = min(rows, engine.max_scratch, engine.spec.max_context - 1)
-    row_s = math.inf
-    began = clock()
-    for part in PROMPT_PARTS:
-        count = max(1, int(part * most))
-        started = clock()
-        chunk = Rows(slot=slot, tokens=[0] * count, parents=range(-1, count - 1), logits="last")
-        engine.forward([chunk]).wait()
-        wait_for(engine.spec.device)
-        row_s = min(row_s, (clock() - started) / count)
-        engine.truncate(slot, 0)
-        if clock() - began > PROMPT_S:
-            break
-    engine.release(slot)
-    return row_s
 
 
 def _bush(rows: int) -> list[int]:

@@ -10,7 +10,6 @@ import structlog
 from outrider.actors.frozen.frozen_candidates import FrozenBatch
 from outrider.actors.process.seldom_log import SeldomLog
 from outrider.actors.speculation.choice.tree_shape import shape_of
-from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import sizes_of
@@ -50,8 +49,7 @@ class FrozenStore:
         self._cost = cost
         self._settings = settings
         self._pools: dict[int, FrozenPool] = {}
-        self._holds_S = np.zeros(table.num_rows, np.bool_)
-        """Sessions that ever had a tree."""
+        """By row, of sessions that ever had a tree."""
         self.tested: dict[int, VerifiableTree] = {}
         """By row what was chosen last."""
         self._refusals = SeldomLog(_log)
@@ -69,7 +67,6 @@ class FrozenStore:
                 continue
             verifier = self._sessions[row].speculation.verifier
             pool = self._pools.setdefault(row, FrozenPool(verifier))
-            self._holds_S[row] = True
             try:
                 is_new_E[entry] = pool.take(number, tree)
             except ValueError as error:
@@ -95,13 +92,7 @@ class FrozenStore:
 
     def is_complete(self, rows_E: Int64s) -> Bools:
         """Each drafter that takes part has sent a tree, or one is all it takes."""
-        complete_E = np.array(
-            [
-                not VERIFIERS[self._sessions[row].speculation.verifier].mixes_drafters
-                for row in rows_E.tolist()
-            ],
-            np.bool_,
-        )
+        complete_E = np.zeros(len(rows_E), np.bool_)
         for index, row, pool in self._among(rows_E):
             drafters = frozenset(self._table.joined_SD[row].nonzero()[0].tolist())
             complete_E[index] = pool.is_complete(*self._base(row), drafters)
@@ -176,18 +167,15 @@ class FrozenStore:
 
     def clear(self, row: int) -> None:
         """Forgets the trees of a session."""
-        self._holds_S[row] = False
         self._pools.pop(row, None)
         self.tested.pop(row, None)
 
     def _among(self, rows_E: Int64s) -> Iterator[tuple[int, int, FrozenPool]]:
         """Index and row of those sessions that ever had a tree, with their pools."""
-        # Asked several times a round, and mostly nobody has one.
-        if not self._pools:
-            return
-        for index in self._holds_S[rows_E].nonzero()[0].tolist():
-            row = int(rows_E[index])
-            yield index, row, self._pools[row]
+        # Asked several times a round, and mostly no session has one.
+        for index, row in enumerate(rows_E.tolist() if self._pools else ()):
+            if (pool := self._pools.get(row)) is not None:
+                yield index, row, pool
 
     def _base(self, row: int) -> tuple[int, int]:
         """Length and hash of a text."""

@@ -53,8 +53,7 @@ class GrowingStore:
             lengths_E=self._table.lengths_S[rows_E],
             keys_SL=self._table.keys_SL,
         )
-        drafters_E = np.full(len(rows_E), number)
-        return self._pools.graft(found, base, drafters_E, self._trust.of(number))
+        return self._pools.graft(found, base, number, self._trust.of(number))
 
     def has(self, rows_E: Int64s) -> Bools:
         """Those whose pools are not empty."""

@@ -1,9 +1,10 @@
-"""One pass as arrays: the rows for the engine, and where each session's candidates are among them."""
+"""One pass as arrays: the rows for the engine, where each session's candidates are among them, and what the pass commits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ from outrider.actors.target.state.session_table import Bools, SessionTable
 
 NONE, LAST, ALL = range(3)
 
+OWN: Final = -1
+"""Stands for the number of a drafter where the target itself proposed a token, or drew it against all candidates."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pass:
@@ -23,9 +27,6 @@ class Pass:
 
     batch: Batch
     """The rows: of each entry committed tokens, then its candidates."""
-
-    rows_E: Int64s
-    """Row of the session in the table."""
 
     chains_E: Int64s
     """Committed tokens that are run, at least one."""
@@ -69,6 +70,11 @@ class Pass:
     has_prompt: bool
     """It holds tokens of prompts, so its time says nothing of others."""
 
+    @property
+    def rows_E(self) -> Int64s:
+        """Row of each session in the table, which is its slot."""
+        return self.batch.slots_E
+
     def decided_as(self, kind: int) -> Int64s:
         """Entries that draw, and whose candidates are of this kind."""
         entries: Int64s = (self.draws_E & (self.kinds_E == kind)).nonzero()[0]
@@ -77,6 +83,38 @@ class Pass:
     def roots_E(self) -> Int64s:
         """Row of the logits that each entry's first draw is made from; its candidates' rows follow."""
         return np.array(self.batch.offsets[1:]) - 1 - sizes_of(self.starts_E)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Round:
+    """The entries of a pass that committed something. One row each."""
+
+    entries_E: Int64s
+    """Their places in the pass."""
+
+    rows_E: Int64s
+    """Rows of the table."""
+
+    tokens_ET: Int64s
+    counts_E: Int64s
+    """What was committed."""
+
+    origins_ET: Int64s
+    """Number of the drafter that proposed each, `OWN` for the target."""
+
+    over_E: Bools
+    """The text is over."""
+
+    stopped_E: Bools
+    """It ended with a stop token."""
+
+    drawn_N: Bools
+    """Which candidates of the pass were drawn."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all sessions."""
+        return int(self.counts_E.sum())
 
 
 def build(
@@ -131,7 +169,6 @@ def build(
             parents_R=parents_R,
             wanted_E=wanted_E,
         ),
-        rows_E=rows_E,
         chains_E=chains_E,
         draws_E=draws_E,
         starts_E=starts_of(counts_E),
@@ -149,32 +186,16 @@ def build(
     )
 
 
-def plain(pass_: Pass, entry: int, *, now: float) -> Pass:
-    """One entry of a pass, without its candidates."""
-    start, count = int(pass_.batch.starts_E[entry]), int(pass_.chains_E[entry])
-    none = np.zeros(0, np.int64)
+def plain(table: SessionTable, pass_: Pass, entry: int, *, now: float) -> Pass:
+    """One entry of a pass again, without its candidates. Its time teaches nothing, as that of a pass with a prompt."""
     one = slice(entry, entry + 1)
-    return Pass(
-        batch=Batch(
-            slots_E=pass_.batch.slots_E[one],
-            starts_E=np.array([0, count]),
-            tokens_R=pass_.batch.tokens_R[start : start + count],
-            parents_R=pass_.batch.parents_R[start : start + count],
-            wanted_E=np.where(pass_.draws_E[one], LAST, NONE),
-        ),
-        rows_E=pass_.rows_E[one],
-        chains_E=pass_.chains_E[one],
-        draws_E=pass_.draws_E[one],
-        starts_E=np.zeros(2, np.int64),
-        entries_N=none,
-        tokens_N=none,
-        parents_N=none,
-        depths_N=none,
-        columns_N=none,
-        drafters_N=none,
-        estimates_N=np.zeros(0),
-        kinds_E=np.zeros(1, np.int64),
-        began_s=now,
+    alone = build(
+        table,
+        prompts_P=pass_.rows_E[one],
+        sizes_P=pass_.chains_E[one],
+        rows_D=np.zeros(0, np.int64),
+        chosen=(),
+        now=now,
         drafting=pass_.drafting,
-        has_prompt=True,
     )
+    return replace(alone, has_prompt=True)

@@ -26,8 +26,7 @@ from outrider.actors.speculation import learning
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.target.candidates.candidate_pools import Pools
-from outrider.actors.target.state.passes import Pass
-from outrider.actors.target.state.round import OWN, Round
+from outrider.actors.target.state.passes import OWN, Pass, Round
 from outrider.actors.target.state.session_table import SessionTable
 from outrider.actors.target.state.target_session import TargetSession
 

@@ -97,10 +97,8 @@ class SessionTable:
     """While drafters rest: tokens that they were told of; -1 while they work."""
     woken_S: Int64s
     """Tokens that it had when drafters were woken last; 0: it was opened since."""
-    verdict_s_S: Float64s
-    """When the last round was decided, in seconds of the worker's clock."""
     answered_S: Bools
-    """Candidates below the text have come since."""
+    """Candidates below the text have come since it was told."""
     heard_S: Int64s
     """Length of the text up to which nothing more is awaited from drafters: they have answered, or it no longer matters."""
     grows_S: Bools
@@ -119,6 +117,16 @@ class SessionTable:
     verify_s_S: Float64s
     draft_wait_s_S: Float64s
     """Seconds of passes with its prompt, of its other passes, and of waiting for its candidates."""
+    joined_SD: Bools
+    """By number of the drafter, like what follows: it takes part and gets verdicts."""
+    allowed_SD: Bools
+    """Its candidates are taken."""
+    origins_SD: Int64s
+    """The place of its drafter among the request's, which tokens that it proposed are told with."""
+    seen_SD: Int64s
+    """Number of its last candidates that were taken in."""
+    silent_SD: Int64s
+    """Length of the text below which it last said that it has nothing; 0: it never did."""
 
     def __init__(self, num_rows: int, max_context: int) -> None:
         """Makes room. Memory is taken as texts grow.
@@ -129,7 +137,8 @@ class SessionTable:
         """
         self.num_rows = num_rows
         for name, kind in SessionTable.__annotations__.items():
-            setattr(self, name, np.full(num_rows, _FILLS.get(name, 0), _TYPES[kind]))
+            shape = (num_rows, 0) if name.endswith("_SD") else num_rows
+            setattr(self, name, np.full(shape, _FILLS.get(name, 0), _TYPES[kind]))
         self.tokens_SL = np.zeros((num_rows, max_context), np.int32)
         """Token ids of each text."""
         self.hashes_SL = np.zeros((num_rows, max_context + 1), np.uint64)
@@ -140,16 +149,6 @@ class SessionTable:
         """When drafters were told of each length, in seconds of the worker's clock; 0: they were told of a longer text."""
         self.stops_SK = np.full((num_rows, 1), NO_TOKEN, np.int64)
         """Tokens that end each text."""
-        self.joined_SD = np.zeros((num_rows, 0), np.bool_)
-        """By number of the drafter: it takes part and gets verdicts."""
-        self.allowed_SD = np.zeros((num_rows, 0), np.bool_)
-        """Its candidates are taken."""
-        self.origins_SD = np.zeros((num_rows, 0), np.int64)
-        """The place of its drafter among the request's, which tokens that it proposed are told with."""
-        self.seen_SD = np.zeros((num_rows, 0), np.int64)
-        """Number of its last candidates that were taken in."""
-        self.silent_SD = np.zeros((num_rows, 0), np.int64)
-        """Length of the text below which it last said that it has nothing; 0: it never did."""
         self.counts: dict[str, Int64s] = {name: np.zeros(num_rows, np.int64) for name in COUNTS}
         self.reached_SD = np.zeros((num_rows, MOST_DEPTH), np.int64)
         """Rounds whose tree had each level, and those that drew it."""
@@ -163,26 +162,18 @@ class SessionTable:
 
     def add_drafter(self) -> None:
         """Makes room for one drafter more."""
-        for name in ("joined", "allowed", "origins", "seen", "silent"):
-            array: NDArray[Any] = getattr(self, f"{name}_SD")
-            column = np.zeros((self.num_rows, 1), array.dtype)
-            setattr(self, f"{name}_SD", np.concatenate((array, column), axis=1))
+        for name in SessionTable.__annotations__:
+            if name.endswith("_SD"):
+                array: NDArray[Any] = getattr(self, name)
+                column = np.zeros((self.num_rows, 1), array.dtype)
+                setattr(self, name, np.concatenate((array, column), axis=1))
 
     def reset(self, row: int) -> None:
         """Clears a row for a new session, which has no text yet."""
         for name in SessionTable.__annotations__:
             getattr(self, name)[row] = _FILLS.get(name, 0)
-        for matrix in (
-            self.joined_SD,
-            self.allowed_SD,
-            self.origins_SD,
-            self.seen_SD,
-            self.silent_SD,
-            self.reached_SD,
-            self.accepted_SD,
-            *self.counts.values(),
-        ):
-            matrix[row] = 0
+        for array in (self.reached_SD, self.accepted_SD, *self.counts.values()):
+            array[row] = 0
         self.stops_SK[row] = NO_TOKEN
         self.hashes_SL[row, 0], self.keys_SL[row, 0] = base_hash.EMPTY, 0
         self.used_S[row] = True
@@ -226,9 +217,13 @@ class SessionTable:
 
     def say(self, rows_E: Int64s, now: float) -> None:
         """Notes that drafters are told of these texts now."""
-        self.verdict_s_S[rows_E] = now
         self.answered_S[rows_E] = False
         self.said_s_SL[rows_E, self.lengths_S[rows_E]] = max(now, SMALLEST_TIME_S)
+
+    def verdict_s_of(self, rows_E: Int64s) -> Float64s:
+        """When drafters were told of each whole text, so when its last round was decided, in seconds of the worker's clock."""
+        verdict_s: Float64s = self.said_s_SL[rows_E, self.lengths_S[rows_E]]
+        return verdict_s
 
     def due(self, rows_E: Int64s) -> tuple[Float64s, Int64s]:
         """Since when the next answer of drafters is awaited, in seconds of the worker's clock, and how many tokens the text has grown by

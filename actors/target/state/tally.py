@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
 from outrider.actors.metrics.histogram import Histogram
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.target.state.session_table import Bools, SessionTable
-from outrider.actors.target.state.target_events import Stats
 
 OWN = "target"
 """Stands for a drafter's name where the target itself proposed a node."""
@@ -28,24 +27,22 @@ ERROR_BOUNDS = (0.5, 0.67, 0.8, 0.9, 0.95, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0)
 """Of measured over predicted: 1 is right."""
 
 
+@dataclass(slots=True)
 class DrafterTally:
     """What became of one drafter's candidates."""
 
-    __slots__ = ("accepted_by_position", "messages", "proposed", "received", "sent", "verified")
-
-    def __init__(self) -> None:
-        self.messages = 0
-        """Messages with candidates, one a session."""
-        self.received = 0
-        """Bytes of them."""
-        self.sent = 0
-        """Bytes of verdicts."""
-        self.proposed = 0
-        """Candidate nodes that came."""
-        self.verified = 0
-        """Those that were part of a pass."""
-        self.accepted_by_position: list[int] = []
-        """Those that were drawn, by their distance from the text, 0 for the next token."""
+    messages: int = 0
+    """Messages with candidates, one a session."""
+    received: int = 0
+    """Bytes of them."""
+    sent: int = 0
+    """Bytes of verdicts."""
+    proposed: int = 0
+    """Candidate nodes that came."""
+    verified: int = 0
+    """Those that were part of a pass."""
+    accepted_by_position: list[int] = field(default_factory=list)
+    """Those that were drawn, by their distance from the text, 0 for the next token."""
 
     @property
     def accepted(self) -> int:
@@ -53,29 +50,24 @@ class DrafterTally:
         return sum(self.accepted_by_position)
 
 
+@dataclass(slots=True)
 class FeedbackTally:
     """What one drafter was told beyond tokens. Counted on the event loop."""
 
-    __slots__ = ("dropped_rows", "frames", "num_bytes", "rows")
-
-    def __init__(self) -> None:
-        self.frames = 0
-        """Frames that were sent."""
-        self.num_bytes = 0
-        """Bytes of them."""
-        self.rows = 0
-        """Positions and candidates in them."""
-        self.dropped_rows = 0
-        """Those that were dropped for want of credit."""
+    num_bytes: int = 0
+    """Bytes of frames that were sent."""
+    rows: int = 0
+    """Positions and candidates in them."""
+    dropped_rows: int = 0
+    """Those that were dropped for want of credit."""
 
     def sent(self, num_bytes: int, rows: int) -> None:
         """Counts a frame."""
-        self.frames += 1
         self.num_bytes += num_bytes
         self.rows += rows
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTotals:
     """Sums over sessions."""
 
@@ -89,17 +81,22 @@ class TargetTotals:
     near_ties: int = 0
     draft_wait_s: float = 0.0
 
-    def add(self, stats: Stats, prompt_tokens: int) -> None:
-        """Takes in what a session did."""
-        self.sessions += 1
-        self.prompt_tokens += prompt_tokens
-        self.cached_tokens += stats.cached_tokens
-        self.tokens += stats.tokens
-        self.rounds += stats.rounds
-        self.plain_passes += stats.plain_passes
-        self.stale += stats.stale
-        self.near_ties += stats.near_ties
-        self.draft_wait_s += stats.draft_wait_s
+    @classmethod
+    def of(cls, table: SessionTable, rows: Int64s) -> TargetTotals:
+        """Over these sessions."""
+        started = rows[table.started_S[rows]]
+        counted = ("tokens", "rounds", "plain_passes", "stale", "near_ties")
+        return cls(
+            sessions=len(rows),
+            prompt_tokens=int(table.prompts_S[started].sum()),
+            cached_tokens=int(table.reused_S[rows].sum()),
+            draft_wait_s=float(table.draft_wait_s_S[rows].sum()),
+            **{name: int(table.counts[name][rows].sum()) for name in counted},
+        )
+
+    def __add__(self, other: TargetTotals) -> TargetTotals:
+        names = [one.name for one in fields(self)]
+        return TargetTotals(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
 class TargetTally:
@@ -116,8 +113,11 @@ class TargetTally:
         self.errors = Histogram(ERROR_BOUNDS)
         """Seconds of passes without prompts over those predicted."""
         self.busy_s = 0.0
+        """Seconds of passes."""
         self.failed_passes = 0
         self._ended = TargetTotals()
+        self._asked: tuple[float, float] | None = None
+        """When the busy fraction was asked for last, and `busy_s` then."""
 
     def of(self, drafter: str) -> DrafterTally:
         """The books of one drafter."""
@@ -174,23 +174,16 @@ class TargetTally:
             for position in drawn.nonzero()[0].tolist():
                 known[position] += int(drawn[position])
 
-    def end(self, stats: Stats, prompt_tokens: int) -> None:
+    def take_busy(self, now: float) -> float:
+        """Fraction of the time since the last call in which passes ran, 0 to 1."""
+        (since, before_s), self._asked = self._asked or (now, self.busy_s), (now, self.busy_s)
+        return min((self.busy_s - before_s) / max(now - since, 1e-9), 1.0)
+
+    def end(self, table: SessionTable, row: int) -> None:
         """Adds what a session did to the sums. With the lock held, right before it is forgotten."""
-        self._ended.add(stats, prompt_tokens)
+        self._ended += TargetTotals.of(table, np.array([row]))
 
     def totals(self, table: SessionTable) -> TargetTotals:
         """Sums over all sessions, those that run included. Any thread."""
         with self.lock:
-            sums, used = replace(self._ended), table.used_S.nonzero()[0]
-            counts = {name: int(array[used].sum()) for name, array in table.counts.items()}
-            started = used[table.started_S[used]]
-        sums.sessions += len(used)
-        sums.prompt_tokens += int(table.prompts_S[started].sum())
-        sums.cached_tokens += int(table.reused_S[used].sum())
-        sums.tokens += counts["tokens"]
-        sums.rounds += counts["rounds"]
-        sums.plain_passes += counts["plain_passes"]
-        sums.stale += counts["stale"]
-        sums.near_ties += counts["near_ties"]
-        sums.draft_wait_s += float(table.draft_wait_s_S[used].sum())
-        return sums
+            return self._ended + TargetTotals.of(table, table.used_S.nonzero()[0])

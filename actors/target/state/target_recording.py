@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.speculation.trees.ragged import sizes_of
 from outrider.actors.target.candidates.candidate_store import CandidateStore, NodeFate
-from outrider.actors.target.state.passes import Pass
-from outrider.actors.target.state.round import Round
-from outrider.actors.target.state.session_table import Bools, SessionTable
+from outrider.actors.target.state.passes import Pass, Round
+from outrider.actors.target.state.session_table import SessionTable
 from outrider.actors.target.state.target_events import CandidatesReceived
 from outrider.actors.target.state.target_session import TargetSession
 from outrider.actors.tracing.recorder import Arg, Recorder, args_of, fill
@@ -75,12 +74,11 @@ class TargetRecording:
         self._totals.clear()
         self._recorder.enter(WORK, "verify")
 
-    def end_pass(self, pass_: Pass, handles_E: list[int], *, model_s: float) -> None:
+    def end_pass(self, pass_: Pass, *, model_s: float) -> None:
         """A pass is over, and everyone was told what came of it.
 
         Args:
             pass_: What was run.
-            handles_E: The handle of each entry's session.
             model_s: Seconds in the model.
         """
         if not self._recorder.is_on:
@@ -90,7 +88,8 @@ class TargetRecording:
         nothing = args_of({"nodes": 0, "depth": 0, "committed": 0})
         shares = self._shares + [
             trace_pb2.TraceShare(handle=handle, args=nothing)
-            for handle in handles_E
+            # Also of a session that is over: its row is given away later.
+            for handle in self._table.handles_S[pass_.rows_E].tolist()
             if handle not in settled
         ]
         self._recorder.leave(
@@ -151,18 +150,17 @@ class TargetRecording:
                 )
             )
 
-    def decided(self, pass_: Pass, done: Round, drawn_N: Bools) -> None:
+    def decided(self, pass_: Pass, done: Round) -> None:
         """A round is decided and about to be committed.
 
         Args:
             pass_: What was run.
             done: What will be committed.
-            drawn_N: Which candidates of the pass were drawn.
         """
         for index, entry in enumerate(done.entries_E.tolist()):
             row, count = int(done.rows_E[index]), int(done.counts_E[index])
             nodes = range(int(pass_.starts_E[entry]), int(pass_.starts_E[entry + 1]))
-            found = self._fates(pass_, row, nodes, drawn_N, done, index)
+            found = self._fates(pass_, row, nodes, done, index)
             counts: dict[str, Counter[str]] = {}
             for node in found:
                 nobody = Counter(dict.fromkeys(FATES, 0))
@@ -184,13 +182,7 @@ class TargetRecording:
                 self._totals.update(fates)
 
     def _fates(
-        self,
-        pass_: Pass,
-        row: int,
-        nodes: range,
-        drawn_N: Bools,
-        done: Round,
-        index: int,
+        self, pass_: Pass, row: int, nodes: range, done: Round, index: int
     ) -> list[NodeFate]:
         """What becomes of each candidate of one session, those of the pass first; those that stay are left out."""
         found: list[NodeFate] = []
@@ -198,7 +190,7 @@ class TargetRecording:
         for node in nodes:
             parent = int(pass_.parents_N[node])
             depths.append(1 if parent < 0 else depths[parent] + 1)
-            fate = "accepted" if drawn_N[node] else "rejected"
+            fate = "accepted" if done.drawn_N[node] else "rejected"
             estimate = float(pass_.estimates_N[node])
             found.append(NodeFate(int(pass_.drafters_N[node]), depths[-1], estimate, fate))
         columns = set(pass_.columns_N[nodes.start : nodes.stop].tolist())

@@ -172,8 +172,8 @@ class TargetState:
         return np.where(self.table.remaining_S[rows_E] > 1, POOL_CAPACITY, 0)
 
     def rest(self, *, is_resting: bool) -> None:
-        """Sends the drafters to rest, with the next verdicts, or wakes them with what they missed. Coordinators attach none to
-        sessions that open meanwhile."""
+        """Sends the drafters to rest with the next verdicts, or wakes them with the tokens that they missed. While they rest, coordinators attach none
+        to new sessions."""
         if is_resting == self.is_resting:
             return
         self.is_resting = is_resting
@@ -221,7 +221,7 @@ class TargetState:
         return has_E
 
     def survives(self, rows_E: Int64s) -> Bools:
-        """Of which sessions candidates come without a wait: they may outlive a verdict (`CandidateStore.survives`), and are drafted while passes run."""
+        """For which sessions candidates come without a wait: they outlive a verdict (`CandidateStore.survives`) and are drafted while passes run."""
         return self._survives_K[self.table.kinds_S[rows_E]] & (not self.clock.is_shared)
 
     def open(self, rows_E: Int64s) -> Float64s:
@@ -270,8 +270,7 @@ class TargetState:
         joined = self.table.joined_SD[row].nonzero()[0].tolist()
         text = self.table.text(row).tolist() if keeps else ()
         with self.tally.lock:
-            is_started = bool(self.table.started_S[row])
-            self.tally.end(stats, int(self.table.prompts_S[row]) if is_started else 0)
+            self.tally.end(self.table, row)
             self.table.used_S[row] = False
             del self.sessions[row]
         del self.rows[handle], self.owners[session.owner]

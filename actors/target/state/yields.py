@@ -10,12 +10,12 @@ from outrider.actors.target.candidates.frozen_pool import TRY_AGAIN
 from outrider.actors.target.state.session_table import Bools, SessionTable
 
 PRIOR_YIELD = 2.5
-"""Tokens that a pass over candidates is expected to commit before a session has seen any: a small distilled drafter's. If every level held the
-draw as often as the first one, that would do so in 1 - 1 / 2.5 of the cases."""
+"""Tokens that a pass over candidates is expected to commit before a session has had one, as with a small distilled drafter. If every level held the
+draw equally often, each would in 1 - 1 / 2.5 of the cases."""
 
 
 def begin(table: SessionTable, rows: Int64s) -> None:
-    """Nothing is known of sessions yet."""
+    """Sets what is expected of sessions before anything is observed."""
     table.yields_S[rows], table.hits_S[rows] = table.hoped_S[rows], 1.0 - 1.0 / PRIOR_YIELD
     table.bare_S[rows] = 0
 
@@ -25,8 +25,8 @@ def took(
 ) -> None:
     """Learns from a pass.
 
-    Where no candidates survive a verdict, there are none but by waiting: a few rejections in a row that end it would be learned from no more. So it is learned
-    slowly there, and after `TRY_AGAIN` passes without candidates forgotten.
+    Where candidates do not survive a verdict, they come by waiting alone. If a few rejections in a row ended the waits, nothing would be learned any more. So
+    yields are learned slowly there, and forgotten after `TRY_AGAIN` passes without candidates.
 
     Args:
         table: The sessions.
@@ -44,7 +44,7 @@ def took(
 
 
 def in_vain(table: SessionTable, rows: Int64s) -> None:
-    """Learns that a pass was waited for and had no candidates: it commits one token, and waiting is worth no more than that."""
+    """Learns from a wait in vain: the pass has no candidates and commits one token."""
     share = 1.0 - learning.ROUNDS
     table.yields_S[rows] += share * (1.0 - table.yields_S[rows])
     table.hits_S[rows] -= share * table.hits_S[rows]

@@ -11,8 +11,7 @@ from outrider.actors.engine.protocol import Logits
 from outrider.actors.speculation.trees.path_keys import Int64s
 from outrider.actors.target.candidates.candidate_store import NO_COLUMN
 from outrider.actors.target.state import yields
-from outrider.actors.target.state.passes import Pass
-from outrider.actors.target.state.round import OWN, Round
+from outrider.actors.target.state.passes import OWN, Pass, Round
 from outrider.actors.target.state.session_table import Bools
 from outrider.actors.target.state.target_events import Finish, Finished
 from outrider.actors.target.state.target_state import TargetState
@@ -55,7 +54,7 @@ def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now
     )
     _learn(state, pass_, done)
     if state.recording.is_on:
-        state.recording.decided(pass_, done, drawn_N)
+        state.recording.decided(pass_, done)
     lasts_E = table.tokens_SL[rows_E, table.lengths_S[rows_E] - 1].astype(np.int64)
     table.append(rows_E, tokens_ET, counts_E)
     for index in (~table.plain_S[rows_E]).nonzero()[0].tolist():

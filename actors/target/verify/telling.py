@@ -8,8 +8,7 @@ import numpy as np
 from outrider.actors.exchange import verdicts as wire
 from outrider.actors.exchange.commits import Commits
 from outrider.actors.speculation.trees.ragged import sizes_of, starts_of
-from outrider.actors.target.state.passes import Pass
-from outrider.actors.target.state.round import Round
+from outrider.actors.target.state.passes import Pass, Round
 from outrider.actors.target.state.session_table import MOST_DEPTH
 from outrider.actors.target.state.target_events import CommitFrame, Committed, VerdictsSent
 from outrider.actors.target.state.target_state import TargetState

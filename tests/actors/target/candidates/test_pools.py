@@ -119,7 +119,7 @@ def test_is_a_pool_in_loops(seed: int) -> None:
             rows_E=np.array(rows), starts_E=np.array(cuts), lengths_E=lengths, keys_SL=keys_SL
         )
         trust = rng.choice([1.0, 0.3])
-        grafted = pools.graft(frame(trees), base, np.full(len(rows), turn), trust)
+        grafted = pools.graft(frame(trees), base, turn, trust)
         reach = rng.randint(1, 6)
         open_E = pools.open(np.array(rows), lengths + reach)
         for entry, row in enumerate(rows):

@@ -85,13 +85,3 @@ def test_drafters_that_share_the_machine_are_learned_apart() -> None:
         cost.observe(8, 0.006, 0.009, drafting=True)
     assert cost.predict(8) == pytest.approx(0.009, rel=0.01)
     assert cost.predict(8, drafting=False) == pytest.approx(0.004)
-
-
-def test_prompts_cost_by_the_row() -> None:
-    """As measured, and as slow as the machine is now."""
-    cost = model()
-    cost.set_prompt_row(0.0005)
-    assert cost.prompt_s(40) == pytest.approx(0.02)
-    for _ in range(200):
-        cost.observe(8, 0.006, 0.006, drafting=True)
-    assert cost.prompt_s(40) == pytest.approx(0.04, rel=0.01)

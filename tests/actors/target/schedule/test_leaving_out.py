@@ -57,7 +57,8 @@ class Scene:
             table.started_S[row] = True
             table.cached_S[row] = table.lengths_S[row] - 1
             table.joined_SD[row, number] = is_joined = rng.random() < 0.9
-            table.verdict_s_S[row] = NOW - rng.choice([0.0, rng.uniform(0.0, 0.05)])
+            said_s = NOW - rng.choice([0.0, rng.uniform(0.0, 0.05)])
+            table.said_s_SL[row, table.lengths_S[row]] = said_s
             table.yields_S[row] = rng.uniform(1.0, 5.0)
             is_heard = rng.random() < 0.15
             table.heard_S[row] = table.lengths_S[row] - (0 if is_heard else rng.randint(1, 3))
@@ -67,7 +68,7 @@ class Scene:
             self.rows.append(row)
             self.sessions.append(
                 PlainLoner(
-                    verdict=float(table.verdict_s_S[row]),
+                    verdict=said_s,
                     tokens=float(table.yields_S[row]),
                     has=has,
                     is_due=is_joined and not is_heard,
@@ -160,7 +161,7 @@ def soon(seed: int) -> Scene | None:
     table = scene.state.table
     scene.planner.start.waiting.first = Delay(0.004, 0.0001)
     table.yields_S[scene.rows] = [12.0 if one.has else 4.0 for one in scene.sessions]
-    table.verdict_s_S[scene.rows] = NOW - 0.0035
+    table.said_s_SL[scene.rows, table.lengths_S[scene.rows]] = NOW - 0.0035
     kinds = {(one.has, one.is_due) for one in scene.sessions}
     return scene if not scene.is_reading and {(True, True), (False, True)} == kinds else None
 
@@ -182,7 +183,8 @@ def test_a_pass_that_could_begin_is_put_off_once() -> None:
         begun = scene.planner.plan(end)
         assert isinstance(begun, Pass)
         assert scene.going(begun) == {place for place, one in enumerate(scene.sessions) if one.has}
-        scene.state.table.verdict_s_S[scene.rows] += end - NOW
+        table = scene.state.table
+        table.said_s_SL[scene.rows, table.lengths_S[scene.rows]] += end - NOW
         assert scene.planner.plan(end) == pytest.approx(wait_s)
     assert count > 10
 

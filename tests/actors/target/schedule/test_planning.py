@@ -61,7 +61,6 @@ class Scene:
             table.said_s_SL[row] = 0.0
             for length, when in said.items():
                 table.said_s_SL[row, length] = when
-            table.verdict_s_S[row] = said[LENGTH]
             table.yields_S[row] = rng.uniform(1.0, 1.5 if all_answered else 5.0)
             table.hits_S[row] = rng.uniform(0.5 if all_answered else 0.0, 1.0)
             table.answered_S[row] = all_answered or rng.random() < 0.5

@@ -12,7 +12,6 @@ from outrider.actors.engine.tables.tabular_engine import TabularEngine, random_t
 from outrider.actors.target.schedule.warm_up import (
     WARM_UP_TURNS,
     time_passes,
-    time_prompt_row,
 )
 
 
@@ -52,7 +51,6 @@ def test_a_short_context_has_room_for_what_is_timed(max_context: int, largest: i
     """Trees that are deeper than the context would fail, and with them the start."""
     engine = Noting(max_scratch=320, max_context=max_context)
     assert max(time_passes(engine, lambda: engine.now, most_s=1e6)) == largest
-    assert time_prompt_row(engine, lambda: engine.now, rows=256) == pytest.approx(1.0)
     assert engine.num_free == 1
 
 
@@ -70,20 +68,4 @@ def test_large_sizes_are_left_out_where_they_take_too_long() -> None:
     """The first four take 15 s here, the fifth 16 more."""
     engine = Noting(max_scratch=16)
     assert list(time_passes(engine, lambda: engine.now, most_s=10.0)) == [1, 2, 4, 8]
-    assert engine.num_free == 1
-
-
-@pytest.mark.parametrize(
-    ("row_s", "sizes"),
-    [(1e-6, [16, 64, 64]), (1.0, [16])],
-    ids=["quick", "slow"],
-)
-def test_rows_of_prompts_are_timed_in_whole_chunks_where_these_are_quick(
-    row_s: float, sizes: list[int]
-) -> None:
-    """A quarter tells of a slow model."""
-    engine = Noting(max_scratch=64, row_s=row_s)
-    found = time_prompt_row(engine, lambda: engine.now, rows=1_000)
-    assert found == pytest.approx(row_s)
-    assert engine.passes == [(0, rows) for rows in sizes]
     assert engine.num_free == 1

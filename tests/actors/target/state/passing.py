@@ -93,7 +93,6 @@ def pass_of(trees: Sequence[Tree]) -> Pass:
     num_nodes = int(counts.sum())
     return Pass(
         batch=Batch.of(entries),
-        rows_E=np.array([tree.row for tree in trees], np.int64),
         chains_E=np.array([tree.chain for tree in trees], np.int64),
         draws_E=np.array([tree.draws for tree in trees], np.bool_),
         starts_E=starts_of(counts),

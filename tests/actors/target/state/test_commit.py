@@ -27,9 +27,8 @@ from outrider.actors.speculation.sampling.transforms import SamplingTransform
 from outrider.actors.speculation.verify.coupled_draws import Walk
 from outrider.actors.target.candidates.candidate_store import NO_COLUMN
 from outrider.actors.target.candidates.trust import Trust
-from outrider.actors.target.state.passes import Pass
+from outrider.actors.target.state.passes import OWN, Pass, Round
 from outrider.actors.target.state.roots import RootTable
-from outrider.actors.target.state.round import OWN, Round
 from outrider.actors.target.state.target_events import (
     CommitFrame,
     Committed,
@@ -260,7 +259,10 @@ def test_texts_grow_by_what_was_decided(seed: int) -> None:
         text = texts.pop(row) + one.tokens
         assert table.text(row).tolist() == text
         assert table.epochs_S[row] == epochs[row] + 1
-        assert (table.verdict_s_S[row], table.answered_S[row]) == (7.5, False)
+        assert (table.verdict_s_of(np.array([row])).tolist(), table.answered_S[row]) == (
+            [7.5],
+            False,
+        )
         assert table.counts["stale"][row] == stale[row] + waiting[row]
         session = state.sessions[row]
         prompt = int(table.prompts_S[row])
