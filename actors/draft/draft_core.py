@@ -4,46 +4,37 @@ One turn of whoever drives it: `take` what arrived, `begin` a pass, send `take_r
 so answered before the next pass: what already grew below the new base goes out first, if it is due. Between verdicts trees
 grow until everything worth running is run.
 
-Invariants: a session's state changes only here; a failure of the drafting method ends the session it was working on, never the
-drafter. If it was working on several, it begins anew with each of them by itself, and only those end for which it fails again. A target
-that sends nonsense costs its own sessions at most.
+Invariants: a session's state changes only here and in the parts that this puts together; a target that sends nonsense costs its own sessions at most.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-import grpc
 import numpy as np
-import structlog
 from numpy.typing import NDArray
 
+from outrider.actors.draft.attachments import Attachments
 from outrider.actors.draft.feedback.draft_feedback import DraftFeedback
-from outrider.actors.draft.model.fitting import no_room
 from outrider.actors.draft.sending.send_policy import Sender
 from outrider.actors.draft.state.draft_events import (
-    Attached,
-    AttachRefused,
     AttachSession,
     Closed,
     Detach,
-    Ended,
     Event,
     FeaturesReceived,
     FeaturesTaken,
     LinkLost,
     Report,
     Resynced,
-    ResyncWanted,
-    SessionKey,
     VerdictsReceived,
 )
 from outrider.actors.draft.state.draft_recording import DraftRecording
-from outrider.actors.draft.state.draft_sessions import UNKNOWN, DraftSession, DraftSessions
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.draft_settings import DraftSettings
-from outrider.actors.draft.state.draft_stats import Counts, DraftStats
-from outrider.actors.draft.state.drafter import CannotDraft, Drafter, DraftPass, NoRoom
+from outrider.actors.draft.state.draft_stats import DraftStats
+from outrider.actors.draft.state.drafter import Drafter, DraftPass
 from outrider.actors.draft.verdict_intake import VerdictIntake
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.tracing.recorder import Recorder
@@ -52,8 +43,6 @@ Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 
 NOBODY = np.zeros(0, np.int64)
-
-_log = structlog.get_logger(__name__)
 
 
 class DraftCore:
@@ -80,36 +69,24 @@ class DraftCore:
         """
         self.sessions = sessions
         self.drafter = drafter
-        self._lockstep = lockstep
-        self._counts = Counts()
-        self._reports: list[Report] = []
+        self._stats = DraftStats()
+        self.recording = DraftRecording(recorder or Recorder(), sessions, max_ahead=max_ahead)
+        """For a timeline."""
+        self._attached = Attachments(sessions, drafter, self._stats, self._left)
         self._sender = Sender(
             sessions,
             drafter,
             max_ahead=max_ahead,
             bytes_per_token=bytes_per_token,
             lockstep=lockstep,
-            fail=self._fail,
+            stats=self._stats,
+            recording=self.recording,
+            fail=self._attached.fail,
         )
-        self.recording = DraftRecording(recorder or Recorder(), sessions, max_ahead=max_ahead)
-        """For a timeline."""
-        self.feedback = DraftFeedback(
-            sessions,
-            drafter,
-            self._counts,
-            lambda session, error: self._fail(np.array([session.row]), error),
-        )
+        self.feedback = DraftFeedback(sessions, drafter, self._stats, self._attached.fail)
         """What targets tell beyond tokens."""
         self._intake = VerdictIntake(
-            sessions,
-            drafter,
-            self._counts,
-            self.feedback,
-            lockstep=lockstep,
-            say=lambda report: self._reports.append(report),
-            fail=self._fail,
-            apart=self._apart,
-            end=self._end,
+            sessions, drafter, self._stats, self.feedback, self._attached, lockstep=lockstep
         )
         self._alone: deque[DraftSession] = deque()
         """Sessions of a pass that failed, each of which has its next one by itself."""
@@ -122,7 +99,7 @@ class DraftCore:
     @property
     def stats(self) -> DraftStats:
         """What was done so far."""
-        return self._counts.stats
+        return replace(self._stats)
 
     # -- in --------------------------------------------------------------------------------------------------------
 
@@ -141,15 +118,18 @@ class DraftCore:
                 self._sender.told(event.link, event.verdicts, arrived)
                 self._intake.take_verdicts(event.link, event.verdicts, now)
             case AttachSession():
-                self._attach(event)
+                session = self._attached.attach(event)
+                if session is not None:
+                    self._sender.attached(session, event.round_trip_s)
+                    self.feedback.attached(session)
             case LinkLost():
                 for row in self.sessions.on_link(event.link).tolist():
-                    self._drop(self.sessions.at(row))
+                    self._attached.drop(self.sessions.at(row))
                 self._sender.forget(event.link)
                 self.feedback.lost(event.link)
             case FeaturesReceived():
                 self.feedback.take(event)
-                self._reports.append(FeaturesTaken(link=event.link, num_bytes=event.num_bytes))
+                self._attached.say(FeaturesTaken(link=event.link, num_bytes=event.num_bytes))
             case Resynced() | Detach() | Closed():
                 session = self.sessions.find(event.key)
                 if session is not None:
@@ -165,46 +145,9 @@ class DraftCore:
             case Resynced():
                 self._intake.take_resync(session, event, now)
             case Detach():
-                self._drop(session)
+                self._attached.drop(session)
             case Closed():
-                self._end([session.row], "the target ended the session for this drafter")
-
-    def _attach(self, event: AttachSession) -> None:
-        sessions = self.sessions
-        old = sessions.find(event.key)
-        if old is not None:
-            self._drop(old)
-        if len(sessions) == len(sessions.sessions):
-            full = str(no_room(self.drafter.num_slots))
-            self._refuse(event.key, grpc.StatusCode.RESOURCE_EXHAUSTED, full)
-            return
-        rests = bool(sessions.is_resting(sessions.on_link(event.key.link)).any())
-        session = sessions.add(event)
-        # A target that has sent its drafters to rest will say otherwise if that is over.
-        sessions.credits_S[session.row] = 0 if rests else UNKNOWN
-        try:
-            self.drafter.attach(session)
-        except (NoRoom, CannotDraft) as error:
-            sessions.remove(session)
-            code = grpc.StatusCode.FAILED_PRECONDITION
-            if isinstance(error, NoRoom):
-                code = grpc.StatusCode.RESOURCE_EXHAUSTED
-            self._refuse(event.key, code, str(error))
-            return
-        except Exception as error:  # noqa: BLE001 - whatever a method raises must not end the drafter
-            self._note_failure([session], error)
-            sessions.remove(session)
-            self._refuse(event.key, grpc.StatusCode.INTERNAL, _failed(error))
-            return
-        self._sender.attached(session, event.round_trip_s)
-        self.feedback.attached(session)
-        _log.debug("session attached", request_id=event.request_id)
-        self._reports.append(Attached(key=event.key))
-        # Verdicts that were sent before the attachment are gone: the answer tells what they said, and the credits.
-        self._reports.append(ResyncWanted(key=event.key, length=session.length))
-
-    def _refuse(self, key: SessionKey, code: grpc.StatusCode, message: str) -> None:
-        self._reports.append(AttachRefused(key=key, code=code, message=message))
+                self._attached.end([session.row], "the target ended the session for this drafter")
 
     # -- passes ----------------------------------------------------------------------------------------------------
 
@@ -224,7 +167,8 @@ class DraftCore:
         is_able_S[sessions.is_waiting_S] = False
         plan = self._planned(is_able_S)
         self._began = now
-        self._reports += self._sender.due(plan, now, self._counts, self.recording)
+        for frame in self._sender.due(plan, now):
+            self._attached.say(frame)
         if plan is None:
             return None
         if not sessions.is_attached_S[plan.rows_E].all():
@@ -249,7 +193,7 @@ class DraftCore:
             except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the drafter
                 if has_failed and not is_alone:
                     # Each of them was fine by itself.
-                    self._fail(rows_E, error)
+                    self._attached.fail(rows_E, error)
                     return None
                 self._raised(rows_E, error)
                 has_failed |= not is_alone
@@ -283,7 +227,7 @@ class DraftCore:
         except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the drafter
             self.fail(plan, error)
             return
-        self._counts.add(passes=1)
+        self._stats.add(passes=1)
         self.sessions.is_dirty_S[grown] = True
         self._grown = grown
         self.recording.end_pass(grown)
@@ -295,66 +239,27 @@ class DraftCore:
 
     def take_reports(self) -> list[Report]:
         """What is to be said, in order."""
-        reports, self._reports = self._reports, []
-        return reports
+        return self._attached.take_reports()
 
     # -- ends ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Forgets every session, silently."""
         for session in self.sessions:
-            self._drop(session)
+            self._attached.drop(session)
+
+    def _left(self, session: DraftSession) -> None:
+        self.recording.forget(session.row)
+        self.feedback.detached(session)
 
     def _raised(self, rows_E: Int64s, error: Exception) -> None:
         """Takes in that the method raised at work on some sessions."""
         rows_E = rows_E[self.sessions.is_attached_S[rows_E]]
         if len(rows_E) > 1:
-            self._alone.extend(self.sessions.at(row) for row in self._apart(rows_E, error).tolist())
+            rows_E = self._attached.apart(rows_E, error)
+            self._alone.extend(self.sessions.at(row) for row in rows_E.tolist())
         else:
-            self._fail(rows_E, error)
-
-    def _apart(self, rows_E: Int64s, error: Exception) -> Int64s:
-        """Has the method begin anew with the texts of several sessions: nobody knows for which of them it raised, and what it was at may
-        be half done. Returns those that go on."""
-        sessions = [self.sessions.at(row) for row in rows_E.tolist()]
-        self._note_failure(sessions, error)
-        for session in sessions:
-            try:
-                self.drafter.rewrite(session, session.length)
-            except Exception as again:  # noqa: BLE001 - whatever a model raises must not end the drafter
-                self._fail(np.array([session.row]), again)
-        return rows_E[self.sessions.is_attached_S[rows_E]]
-
-    def _fail(self, rows_E: Int64s, error: Exception) -> None:
-        rows = rows_E.tolist()
-        self._note_failure([self.sessions.at(row) for row in rows], error)
-        self._end(rows, _failed(error))
-
-    def _note_failure(self, sessions: Sequence[DraftSession], error: Exception) -> None:
-        self._counts.add(failures=1)
-        requests = [session.request_id for session in sessions]
-        _log.error("drafting failed", request_ids=requests, error=repr(error), exc_info=error)
-
-    def _end(self, rows: Iterable[int], message: str) -> None:
-        for row in rows:
-            session = self.sessions.at(row)
-            self._drop(session)
-            self._reports.append(Ended(key=session.key, message=message))
-
-    def _drop(self, session: DraftSession) -> None:
-        _log.debug("session left", request_id=session.request_id)
-        self.recording.forget(session.row)
-        self.feedback.detached(session)
-        try:
-            self.drafter.detach(session)
-        except Exception as error:  # noqa: BLE001 - whatever a method raises must not end the drafter
-            self._note_failure([session], error)
-        self.sessions.remove(session)
-
-
-def _failed(error: Exception) -> str:
-    """What a coordinator is told of an error of the method."""
-    return f"drafting failed: {error!r}; attach another drafter"
+            self._attached.fail(rows_E, error)
 
 
 def core_of(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from outrider.actors.draft.attachments import Attachments
 from outrider.actors.draft.feedback.draft_feedback import DraftFeedback
 from outrider.actors.draft.judge import (
     TOO_LONG,
@@ -18,9 +18,9 @@ from outrider.actors.draft.judge import (
     judge_resync,
     judge_verdicts,
 )
-from outrider.actors.draft.state.draft_events import Report, Resynced, ResyncWanted
+from outrider.actors.draft.state.draft_events import Resynced, ResyncWanted
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
-from outrider.actors.draft.state.draft_stats import Counts
+from outrider.actors.draft.state.draft_stats import DraftStats
 from outrider.actors.draft.state.drafter import Drafter
 from outrider.actors.exchange.verdicts import Verdicts
 from outrider.actors.speculation.trees import base_hash
@@ -38,36 +38,27 @@ class VerdictIntake:
         self,
         sessions: DraftSessions,
         drafter: Drafter,
-        counts: Counts,
+        stats: DraftStats,
         feedback: DraftFeedback,
+        attached: Attachments,
         *,
         lockstep: bool,
-        say: Callable[[Report], None],
-        fail: Callable[[Int64s, Exception], None],
-        apart: Callable[[Int64s, Exception], Int64s],
-        end: Callable[[Iterable[int], str], None],
     ) -> None:
         """
         Args:
             sessions: Whose texts.
             drafter: The method; it goes along with each text.
-            counts: Counts what came.
+            stats: Counts what came.
             feedback: Learns how far texts have grown.
+            attached: Ends sessions, and takes what is to be said.
             lockstep: Nothing that was sent before a verdict is of use after it.
-            say: Takes what is to be said.
-            fail: Ends the sessions that the method was working on when it raised.
-            apart: Has it begin anew with each of several, and gives those that go on.
-            end: Ends sessions, with the reason.
         """
         self._sessions = sessions
         self._drafter = drafter
-        self._counts = counts
+        self._stats = stats
         self._feedback = feedback
+        self._attached = attached
         self._lockstep = lockstep
-        self._say = say
-        self._fail = fail
-        self._apart = apart
-        self._end = end
 
     def take_verdicts(self, link: int, verdicts: Verdicts, now: float) -> None:
         """Takes a frame in."""
@@ -108,10 +99,10 @@ class VerdictIntake:
             for entry in judged.asks_E.nonzero()[0].tolist():
                 self._ask(int(rows_E[entry]), int(judged.ask_lengths_E[entry]), now)
             is_stale_E = ~(judged.extends_E | judged.asks_E | judged.is_broken_E)
-            self._counts.add(stale=int(np.count_nonzero(is_stale_E)))
+            self._stats.add(stale=int(np.count_nonzero(is_stale_E)))
         if len(extends):
             self._extend(verdicts, entries[extends], rows_E[extends], judged, extends)
-        self._end(rows_E[judged.is_broken_E].tolist(), TOO_LONG)
+        self._attached.end(rows_E[judged.is_broken_E].tolist(), TOO_LONG)
 
     def _extend(
         self, verdicts: Verdicts, entries: Int64s, rows_E: Int64s, judged: Judgement, of: Int64s
@@ -146,7 +137,7 @@ class VerdictIntake:
         """Takes an answer in; one to a question of an earlier incarnation is stale."""
         sessions, row = self._sessions, session.row
         if event.epoch < sessions.epochs_S[row]:
-            self._counts.add(stale=1)
+            self._stats.add(stale=1)
             return
         sessions.asked_at_S[row] = math.nan
         match judge_resync(session, event):
@@ -156,7 +147,7 @@ class VerdictIntake:
             case Ask() as step:
                 self._ask(row, step.length, now)
             case Broken() as step:
-                self._end([row], step.message)
+                self._attached.end([row], step.message)
             case Rewrite() as step:
                 sessions.credits_S[row], sessions.epochs_S[row] = event.credits, event.epoch
                 sessions.roots.pop(row, None)
@@ -171,7 +162,7 @@ class VerdictIntake:
                 try:
                     self._drafter.rewrite(session, step.keep)
                 except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the drafter
-                    self._fail(rows, error)
+                    self._attached.fail(rows, error)
                 else:
                     self._committed(rows, len(step.tokens), 0)
 
@@ -184,9 +175,9 @@ class VerdictIntake:
             foreseen_E = self._drafter.follow(rows_E, tokens_ET, counts_E)
         except Exception as error:  # noqa: BLE001 - whatever a model raises must not end the drafter
             if len(rows_E) == 1:
-                self._fail(rows_E, error)
+                self._attached.fail(rows_E, error)
                 return
-            for entry in np.isin(rows_E, self._apart(rows_E, error)).nonzero()[0].tolist():
+            for entry in np.isin(rows_E, self._attached.apart(rows_E, error)).nonzero()[0].tolist():
                 one = slice(entry, entry + 1)
                 self._follow(rows_E[one], tokens_ET[one], counts_E[one], hashes_E[one])
             return
@@ -202,12 +193,12 @@ class VerdictIntake:
         sessions.ready_s_S[rows_E] = math.nan
         if self._lockstep:
             sessions.unsend(rows_E, sessions.numbers_S[rows_E])
-        self._counts.add(verdicts=len(rows_E), committed=num_tokens, foreseen=num_foreseen)
+        self._stats.add(verdicts=len(rows_E), committed=num_tokens, foreseen=num_foreseen)
 
     def _ask(self, row: int, length: int, now: float) -> None:
         """Asks the target for the tokens after the first `length`, unless it was asked a moment ago."""
         if now - self._sessions.asked_at_S[row] < ASK_AGAIN_S:
             return
         self._sessions.asked_at_S[row] = now
-        self._counts.add(resyncs=1)
-        self._say(ResyncWanted(key=self._sessions.at(row).key, length=length))
+        self._stats.add(resyncs=1)
+        self._attached.say(ResyncWanted(key=self._sessions.at(row).key, length=length))

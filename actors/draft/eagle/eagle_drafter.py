@@ -51,7 +51,7 @@ class EagleDrafter(SpeculatorDrafter):
         if not len(features_TLD):
             return
         slot = int(self.models.slots_S[session.row])
-        tokens_T = self._sessions.view(session.row)[start + 1 : start + 1 + len(features_TLD)]
+        tokens_T = session.text_T[start + 1 : start + 1 + len(features_TLD)]
         if self._eagle.tell_all(slot, start, features_TLD, tokens_T):
             self._refresh(session, start + len(features_TLD) - 1)
 

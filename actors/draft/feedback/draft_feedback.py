@@ -20,7 +20,7 @@ from outrider.actors.draft.feedback.feature_ledger import (
 )
 from outrider.actors.draft.state.draft_events import FeaturesReceived, SessionKey
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
-from outrider.actors.draft.state.draft_stats import Counts
+from outrider.actors.draft.state.draft_stats import DraftStats
 from outrider.actors.draft.state.drafter import (
     Drafter,
     FeatureReader,
@@ -40,19 +40,19 @@ class DraftFeedback:
         self,
         sessions: DraftSessions,
         drafter: Drafter,
-        counts: Counts,
-        fail: Callable[[DraftSession, Exception], None],
+        stats: DraftStats,
+        fail: Callable[[NDArray[np.int64], Exception], None],
     ) -> None:
         """
         Args:
             sessions: That features are for.
             drafter: Reads them, as far as it is a reader of their kind.
-            counts: Counts up.
-            fail: Ends a session whose features the method could not take.
+            stats: Counts what comes.
+            fail: Ends sessions whose features the method could not take.
         """
         self._sessions = sessions
         self._drafter = drafter
-        self._counts = counts
+        self._stats = stats
         self._fail = fail
         self._ledgers: dict[int, FeatureLedger] = {}
         """By row."""
@@ -97,18 +97,18 @@ class DraftFeedback:
     def take(self, event: FeaturesReceived) -> None:
         """Takes a frame in."""
         self._has_any = True
-        self._counts.add(feature_bytes=event.num_bytes)
+        self._stats.add(feature_bytes=event.num_bytes)
         features = event.features
         if features is None:
-            self._counts.add(features_broken=1)
+            self._stats.add(features_broken=1)
             return
         if features.revision != event.revision:
-            self._counts.add(features_dropped=features.num_rows)
+            self._stats.add(features_dropped=features.num_rows)
             return
         for handle, run in _runs(features):
             num_rows = len(run.arrays[0])
             if not all(np.isfinite(array).all() for array in run.arrays):
-                self._counts.add(features_broken=num_rows)
+                self._stats.add(features_broken=num_rows)
                 continue
             key = SessionKey(event.link, handle)
             session = self._sessions.find(key)
@@ -128,7 +128,7 @@ class DraftFeedback:
                 for run in ledger.release(session.length):
                     self._hand_on(session, run)
             except Exception as error:  # noqa: BLE001 - whatever a method raises must not end the drafter
-                self._fail(session, error)
+                self._fail(np.array([row]), error)
 
     def grown(self, rows_E: NDArray[np.int64]) -> None:
         """Texts have come further."""
@@ -139,11 +139,11 @@ class DraftFeedback:
         ledger = self._ledgers[session.row]
         doubled, missing = ledger.doubled, ledger.missing
         ledger.take(run)
-        self._counts.add(
+        self._stats.add(
             features_doubled=ledger.doubled - doubled, features_missing=ledger.missing - missing
         )
         while ledger.held_bytes > MOST_EARLY_BYTES:
-            self._counts.add(features_dropped=ledger.drop_oldest())
+            self._stats.add(features_dropped=ledger.drop_oldest())
         self._waiting.add(session.row)
 
     def _keep(self, key: SessionKey, run: Run) -> None:
@@ -153,17 +153,17 @@ class DraftFeedback:
             oldest = next(iter(self._early))
             for old in self._early.pop(oldest):
                 self._early_bytes -= _bytes(old)
-                self._counts.add(features_dropped=len(old.arrays[0]))
+                self._stats.add(features_dropped=len(old.arrays[0]))
 
     def _hand_on(self, session: DraftSession, run: Run) -> None:
         drafter = self._drafter
         num_rows = len(run.arrays[0])
-        self._counts.add(feature_rows=num_rows)
+        self._stats.add(feature_rows=num_rows)
         if not isinstance(run, RejectedRun):
             # The text has gone on since the round that they are of.
             is_late = run.start + num_rows < session.length - 1
             if is_late and run.start + 1 >= session.prompt_length:
-                self._counts.add(features_late=num_rows)
+                self._stats.add(features_late=num_rows)
         match run:
             case StateRun() if isinstance(drafter, FeatureReader):
                 drafter.take_features(session, run.start, run.states_TLD)

@@ -1,8 +1,8 @@
-"""When candidates go out to a target: as late as they are still in time, for until then they grow. Pure.
+"""When candidates go out to a target: as late as they are still in time, because trees grow until then. Pure.
 
-A verdict says when the target can take candidates into a pass again, and how long it then waits for some. What arrives while it is
-busy is of no use before that, and each message costs both sides; so candidates gather until the target can use them. If it
-waits, they go out when growth stops paying: when the next draft pass adds less than the target commits in the time that it takes.
+A verdict says when the target can take candidates into a pass again, and how long it then waits for some. Candidates that arrive earlier are of no use yet,
+and each message costs both sides, so they gather until the target can use them. While it waits, they go out as soon as the next draft pass would add fewer
+tokens than the target commits in the time of that pass.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from outrider.actors.exchange.verdicts import TargetActivity
 from outrider.actors.speculation import learning
 
 LEAST_TRIP = 0.1
-"""Passes that the way to a target and back takes at least: with no network between them messages are still handled at both ends, and a draft
-pass is under way."""
+"""The way to a target and back takes at least this part of a pass: without a network, too, both ends handle messages and a draft pass is under way."""
 
 
 class TargetPace:
@@ -32,16 +31,16 @@ class TargetPace:
         self.pass_s = 0.0
         """Seconds of its last pass, with the mean wait before one; 0: it has not said."""
         self._tokens = 0.0
-        """Mean of a pass over all our sessions."""
+        """Mean tokens of a pass over all sessions of this drafter."""
         self._sessions = 0.0
-        """Mean of those in a pass."""
+        """Mean number of these sessions in a pass."""
         self._use_at = -math.inf
-        """When to send at the latest for what the target does next."""
+        """When to send at the latest for the target's next pass."""
         self._wait_s = 0.0
-        """How much later it is still of use, because the target waits."""
+        """How much later is still in time, because the target waits."""
         self.passes_before = 0
-        """Passes that end between a verdict and the arrival of what answers it at once, because of the network alone. Each commits a token at
-        least, so candidates for these tokens are of no use."""
+        """Passes that end between a verdict and the arrival of an immediate answer, because of the network. Each commits at least one token, so
+        candidates for these tokens are of no use."""
 
     def told(
         self, target: TargetActivity, num_tokens: int, now: float, *, num_sessions: int
@@ -61,8 +60,8 @@ class TargetPace:
 
     @property
     def fetch_cost(self) -> float:
-        """Tokens that it costs to fetch a candidate which a verdict leads to and which is not there: what its session commits meanwhile. At
-        most 1, for a pass without candidates commits one; 1 while the target has said nothing."""
+        """Tokens lost where a verdict leads to a candidate that was not sent: what its session would commit until it arrives. At most 1, because a
+        pass without candidates commits one; 1 while the target has said nothing."""
         if not (self.pass_s > 0.0 and self._sessions > 0.0):
             return 1.0
         passes = max(self._round_trip_s / self.pass_s, LEAST_TRIP)
@@ -84,11 +83,11 @@ class TargetPace:
         return True
 
     def sent(self, now: float, *, is_awaited: bool = False) -> None:
-        """Notes that candidates went out: the next are of use to the pass after the one that these are for.
+        """Notes that candidates went out. The next ones are for the pass after theirs.
 
         Args:
             now: Seconds.
-            is_awaited: The target waits for others, too.
+            is_awaited: The target still waits for candidates of other sessions.
         """
         if is_awaited and now <= self._use_at + self._wait_s:
             return

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.draft.sending.pace import LEAST_TRIP, TargetPace
-from outrider.actors.draft.sending.unsent import NOTHING, Unsent, node_bytes, take_unsent
+from outrider.actors.draft.sending.unsent import Unsent, node_bytes, take_unsent
 from outrider.actors.draft.state.draft_events import CandidatesSent
 from outrider.actors.draft.state.draft_recording import DraftRecording
-from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions, OwnTrees
-from outrider.actors.draft.state.draft_stats import Counts
+from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
+from outrider.actors.draft.state.draft_stats import DraftStats
 from outrider.actors.draft.state.drafter import Drafter, DraftPass
 from outrider.actors.exchange.candidates import ENTRY_BYTES, Candidates
 from outrider.actors.exchange.verdicts import Verdicts
-from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 
-Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
+
+T = TypeVar("T")
 
 
 class Sender:
@@ -34,15 +35,19 @@ class Sender:
         max_ahead: int,
         bytes_per_token: float,
         lockstep: bool,
+        stats: DraftStats,
+        recording: DraftRecording,
         fail: Callable[[Int64s, Exception], None],
     ) -> None:
-        """As `DraftCore`; `fail` ends sessions for which the method raises."""
+        """As `DraftCore`; `stats` counts what is sent, `recording` is told of it, `fail` ends sessions for which the method raises."""
         self._sessions = sessions
         self._drafter = drafter
         self._max_ahead = max_ahead
         self._price = 0.0 if lockstep else 1.0 / bytes_per_token
         """Of a byte, in tokens."""
         self._lockstep = lockstep
+        self._stats = stats
+        self._recording = recording
         self._fail = fail
         self._paces: dict[int, TargetPace] = {}
 
@@ -68,22 +73,18 @@ class Sender:
         num_sessions = len(verdicts.handles_E)
         pace.told(verdicts.target, len(verdicts.tokens_T), now, num_sessions=num_sessions)
         if pace.passes_before < before:
-            # What would have come too late may now be in time, also of sessions that these verdicts are not for.
+            # Candidates that would have come too late may be in time now, also those of sessions that are not in this frame.
             self._sessions.is_dirty_S[rows] = True
         vocab_size = self._sessions.at(int(rows[0])).vocab_size
         self._sessions.floors_S[rows] = self._floor(pace, vocab_size)
         self._sessions.passes_s_S[rows] = pace.pass_s
 
-    def due(
-        self, plan: DraftPass | None, now: float, counts: Counts, recording: DraftRecording
-    ) -> list[CandidatesSent]:
+    def due(self, plan: DraftPass | None, now: float) -> list[CandidatesSent]:
         """What goes out before a pass is run.
 
         Args:
-            plan: The pass; None: nothing grows, so there is nothing to gather for.
+            plan: The pass; None: no tree grows, so nothing is gained by gathering.
             now: Monotonic time, seconds.
-            counts: Counts what is sent.
-            recording: Is told of it.
         """
         sessions = self._sessions
         frames: list[CandidatesSent] = []
@@ -106,8 +107,8 @@ class Sender:
                 awaited = sessions.is_awaited_S & (sessions.links_S == link)
                 self._paces[link].sent(now, is_awaited=bool(awaited.any()))
             frames.append(frame)
-            counts.add(messages=1, nodes=frame.num_nodes)
-            recording.handed_out(frame, link)
+            self._stats.add(messages=1, nodes=frame.num_nodes)
+            self._recording.handed_out(frame, link)
         return frames
 
     def _is_due(self, link: int, plan: DraftPass | None, now: float) -> bool:
@@ -125,12 +126,14 @@ class Sender:
         sessions = self._sessions
         if self._lockstep:
             ready = ~sessions.is_waiting_S[rows]
-            ready[ready] = self._is_complete(rows[ready])
+            ready[ready] = self._asked(self._drafter.is_complete, rows[ready], (False,))
             rows = rows[ready]
         sessions.is_dirty_S[rows] = False
         candidates = self._candidates(link, rows, now)
         wanted = rows[sessions.credits_S[rows] != 0]
-        own = [tree for trees in sessions.own_trees for tree in self._own(trees, wanted)]
+        own = [
+            tree for trees in sessions.own_trees for tree in self._asked(trees.take_unsent, wanted)
+        ]
         if candidates is None and not own:
             return None
         if self._lockstep:
@@ -138,50 +141,41 @@ class Sender:
             sessions.is_waiting_S[sessions.rows_of(link, handles)] = True
         return CandidatesSent(link=link, candidates=candidates, own_trees=tuple(own))
 
-    def _is_complete(self, rows_E: Int64s) -> Bools:
-        """As `Drafter.is_complete`; not, where that raises."""
+    def _asked(
+        self, method: Callable[[Int64s], Iterable[T]], rows_E: Int64s, failed: Sequence[T] = ()
+    ) -> list[T]:
+        """What the drafting method says of sessions. Where it raises, it is asked of each by itself; of those for which it raises again: `failed`."""
         try:
-            return self._drafter.is_complete(rows_E)
+            return list(method(rows_E))
         except Exception as error:  # noqa: BLE001 - whatever a method raises must not end the drafter
             if len(rows_E) > 1:
-                return np.concatenate([self._is_complete(row_1) for row_1 in rows_E[:, None]])
+                return [
+                    one for row_1 in rows_E[:, None] for one in self._asked(method, row_1, failed)
+                ]
             self._fail(rows_E, error)
-            return np.zeros(len(rows_E), np.bool_)
-
-    def _own(self, trees: OwnTrees, rows_E: Int64s) -> list[FrozenCandidates]:
-        """As `OwnTrees.take_unsent`; none, where that raises."""
-        try:
-            return trees.take_unsent(rows_E)
-        except Exception as error:  # noqa: BLE001 - whatever a method raises must not end the drafter
-            if len(rows_E) > 1:
-                return [tree for row_1 in rows_E[:, None] for tree in self._own(trees, row_1)]
-            self._fail(rows_E, error)
-            return []
+            return list(failed)
 
     def _candidates(self, link: int, rows_E: Int64s, now: float) -> Candidates | None:
         if not len(rows_E):
             return None
         sessions = self._sessions
-        # Below the target's floor nothing is verified yet, but a verdict may raise it above: what is there then need not be waited for.
+        # Candidates below the target's floor are sent, too: a verdict may raise them above it, and then they are there already.
         price = self._price / self._paces[link].fetch_cost
-        worth = price * node_bytes(sessions.at(int(rows_E[0])).vocab_size)
-        floors_E = np.full(len(rows_E), worth)
         if self._lockstep:
             sizes = [sessions.at(row).speculation.max_nodes for row in rows_E.tolist()]
-            rooms_E = np.array(sizes, np.int64)
-            floors_E = np.zeros(len(rows_E))
+            rooms_E, past = np.array(sizes, np.int64), 0
         else:
             rooms_E = sessions.allowed(rows_E, self._max_ahead)
+            past = self._paces[link].passes_before
         unsent = take_unsent(
             sessions.forest,
             rows_E,
             rooms_E=rooms_E,
-            floors_E=floors_E,
-            past=0 if self._lockstep else self._paces[link].passes_before,
+            floor=price * node_bytes(sessions.at(int(rows_E[0])).vocab_size),
+            past=past,
             entry_worth=price * ENTRY_BYTES,
             numbers_E=sessions.numbers_S[rows_E] + 1,
         )
-        unsent = NOTHING if unsent is None else unsent
         if self._lockstep:
             unsent = self._with_silent(unsent, rows_E)
         rows = unsent.rows_E
@@ -205,7 +199,7 @@ class Sender:
         )
 
     def _with_silent(self, unsent: Unsent, rows_E: Int64s) -> Unsent:
-        """With an empty tree for each session that has nothing to say below its text, for which its target would wait."""
+        """With an empty tree for each session that has no candidates, so that its target does not wait for some."""
         sessions = self._sessions
         is_heard_E = (sessions.credits_S[rows_E] != 0) & ~sessions.is_urgent_S[rows_E]
         silent = np.setdiff1d(rows_E[is_heard_E], unsent.rows_E)
@@ -216,6 +210,6 @@ class Sender:
         )
 
     def _floor(self, pace: TargetPace, vocab_size: int) -> float:
-        """Value that a candidate needs to be worth its bytes and its row at the target. Bytes at their dearest,
-        however far it is: a tree is not held back to grow for less."""
+        """Value that a candidate needs to be worth its bytes and its row at the target. Bytes count at the price for a near target at every distance,
+        because growing for less was slower."""
         return max(pace.floor, self._price / LEAST_TRIP * node_bytes(vocab_size))

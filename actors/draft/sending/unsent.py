@@ -1,8 +1,7 @@
 """What of the trees goes into the next message: the nodes that are worth their bytes, with their ancestors. Pure.
 
-A committed token may cost `bytes_per_token` bytes on the wire, so a byte has a price in tokens. What is kept back goes out after the verdict
-that makes it worth more. A candidate that is worth less than its row at the target goes out: it is not verified yet, but after a verdict that leads
-there it may be worth it, and is there in time for the next pass.
+A committed token may cost `bytes_per_token` bytes on the wire, so a byte has a price in tokens. A node that is kept back goes out after a verdict has raised
+its value. A node that is worth its bytes but not its row at the target goes out: it is verified once a verdict has made it worth its row, and is there in time.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from outrider.actors.draft.trees.forest import Forest
 from outrider.actors.speculation.trees.ragged import cells_of, starts_of
 
 Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
 
 
 def node_bytes(vocab_size: int) -> int:
@@ -52,30 +50,28 @@ def take_unsent(
     rows_E: Int64s,
     *,
     rooms_E: Int64s,
-    floors_E: Float64s,
+    floor: float,
     past: int,
     entry_worth: float,
     numbers_E: Int64s,
-) -> Unsent | None:
+) -> Unsent:
     """Takes nodes that were not sent, the most valuable first, and marks them and their ancestors sent.
 
     Args:
         forest: The trees.
         rows_E: Sessions, none twice.
         rooms_E: Nodes of each that may have been sent afterwards, at most.
-        floors_E: Value below which nodes of each are kept back.
+        floor: Value below which nodes are kept back.
         past: Levels below the text that will be committed before the message arrives: their nodes go along as ancestors only.
         entry_worth: Value that the nodes of a session need together.
         numbers_E: Of the message, for each session, at least 1.
-
-    Returns:
-        None if there is nothing to send.
     """
     width = forest.width(rows_E)
     sent_EM = forest.sent_SM[rows_E, :width]
     values_EM = forest.values_SM[rows_E, :width]
     is_sent_EM = sent_EM > 0
-    fresh_EM = values_EM >= floors_E[:, None]
+    # An array, so that numpy does not round the floor to float32 first.
+    fresh_EM = values_EM >= np.array([floor])
     fresh_EM &= forest.depths_SM[rows_E, :width] > past
     fresh_EM[is_sent_EM] = False
     rooms_E = np.maximum(rooms_E - is_sent_EM.sum(axis=1), 0)
@@ -87,7 +83,7 @@ def take_unsent(
         fresh_EM &= ranks_EM < rooms_E[:, None]
     fresh_EM &= (values_EM * fresh_EM).sum(axis=1)[:, None] >= entry_worth
     if not np.count_nonzero(fresh_EM):
-        return None
+        return NOTHING
     parents_EM = forest.parents_SM[rows_E, :width]
     wanted_EM = _with_ancestors(fresh_EM, parents_EM)
     entries_N, nodes_N = cells_of(wanted_EM)

@@ -1,6 +1,6 @@
-"""The sessions of a drafter, as parallel arrays: a row for each. What is committed, as far as the drafter knows.
+"""The sessions of a drafter as parallel arrays, a row for each: their committed texts as far as the drafter knows them, and what targets said.
 
-Owned by the worker's thread. The text is the target's; the drafter only follows.
+Owned by the worker's thread. The target decides the text; the drafter follows.
 """
 
 from __future__ import annotations
@@ -85,12 +85,13 @@ class DraftSession:
     @property
     def tokens(self) -> list[int]:
         """Committed tokens."""
-        return self._sessions.text(self.row)
+        tokens: list[int] = self.text_T.tolist()
+        return tokens
 
     @property
     def text_T(self) -> Int64s:
         """Committed tokens, as a view: good until the next event."""
-        return self._sessions.view(self.row)
+        return self._sessions.text(self.row)
 
     @property
     def final_length(self) -> int:
@@ -120,7 +121,7 @@ class DraftSessions:
         self.credits_S = np.zeros(num_sessions, np.int64)
         """Nodes that the target allows below the base; 0: rest; `UNKNOWN`: it has not said."""
         self.floors_S = np.zeros(num_sessions)
-        """Value that a node needs to be worth its row at the target."""
+        """Value that a node needs to be worth its bytes and its row at the target."""
         self.passes_s_S = np.zeros(num_sessions)
         """Seconds of its target's last pass; 0: it has not said."""
         self.round_trips_s_S = np.zeros(num_sessions)
@@ -136,11 +137,11 @@ class DraftSessions:
         self.is_awaited_S = np.zeros(num_sessions, np.bool_)
         """The target has nothing to verify below the text, and nothing was sent since it said so."""
         self.is_urgent_S = np.zeros(num_sessions, np.bool_)
-        """What there is to send goes out at once: nothing is gained by gathering."""
+        """Candidates go out at once: nothing is gained by gathering."""
         self.own_trees: list[OwnTrees] = []
-        """Trees that are not in the forest."""
+        """Stores of trees that are not in the forest."""
         self.numbers_S = np.zeros(num_sessions, np.int64)
-        """Messages with nodes so far."""
+        """Number of the last message with candidates."""
         self.roots: dict[int, tuple[int, ...]] = {}
         """The target's own candidates for the next token, the likeliest first, of rows that have any."""
         self._text_SC = np.zeros((num_sessions, FIRST_COLUMNS), np.int64)
@@ -208,12 +209,7 @@ class DraftSessions:
         for trees in self.own_trees:
             trees.unsend(rows_E)
 
-    def text(self, row: int, start: int = 0) -> list[int]:
-        """Committed tokens of a session from `start` on."""
-        tokens: list[int] = self._text_SC[row, start : int(self.lengths_S[row])].tolist()
-        return tokens
-
-    def view(self, row: int) -> Int64s:
+    def text(self, row: int) -> Int64s:
         """Committed tokens of a session, as a view. Shape (T,)."""
         return self._text_SC[row, : int(self.lengths_S[row])]
 
@@ -235,7 +231,7 @@ class DraftSessions:
         self._make_room(length)
         self._text_SC[row, keep:length] = tokens
         self.lengths_S[row] = length
-        self.hashes_S[row] = base_hash.extend_all(base_hash.EMPTY, self.text(row))
+        self.hashes_S[row] = base_hash.extend_all(base_hash.EMPTY, self.text(row).tolist())
 
     def allowed(self, rows_E: Int64s, most: int) -> Int64s:
         """Nodes that the target allows below the base of each, at most `most`."""

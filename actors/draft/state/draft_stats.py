@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class DraftStats:
     """What a worker did since it started."""
 
@@ -42,19 +42,7 @@ class DraftStats:
     features_broken: int = 0
     """Rows with numbers that are not finite, and frames that cannot be read."""
 
-
-class Counts:
-    """Counts up `DraftStats`."""
-
-    def __init__(self) -> None:
-        self._counts = dict.fromkeys(DraftStats.__dataclass_fields__, 0)
-
-    @property
-    def stats(self) -> DraftStats:
-        """The statistics of this moment."""
-        return DraftStats(**self._counts)
-
     def add(self, **changes: int) -> None:
-        """Adds to the statistics of these names."""
+        """Adds to the fields of these names."""
         for name, by in changes.items():
-            self._counts[name] += by
+            setattr(self, name, getattr(self, name) + by)

@@ -320,7 +320,8 @@ class Bench:
 
     def text(self, key: SessionKey) -> list[int]:
         """A session's text."""
-        return self.sessions.text(self.row(key))
+        tokens: list[int] = self.sessions.text(self.row(key)).tolist()
+        return tokens
 
     def num_sent(self, key: SessionKey) -> int:
         """Nodes of a session that were sent."""

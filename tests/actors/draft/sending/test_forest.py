@@ -134,7 +134,7 @@ class Both:
             self.forest,
             ROWS,
             rooms_E=np.array(rooms),
-            floors_E=np.full(NUM, floor),
+            floor=floor,
             past=past,
             entry_worth=0.0,
             numbers_E=np.full(NUM, self.number),
@@ -145,11 +145,10 @@ class Both:
             if (paths := tree.take(rooms[row], floor, self.number, past))
         }
         found: dict[int, set[Path]] = {}
-        if unsent is not None:
-            for entry, row in enumerate(unsent.rows_E.tolist()):
-                part = slice(int(unsent.starts_E[entry]), int(unsent.starts_E[entry + 1]))
-                tokens, parents = unsent.tokens_N[part].tolist(), unsent.parents_N[part].tolist()
-                found[row] = set(paths_of(tokens, parents))
+        for entry, row in enumerate(unsent.rows_E.tolist()):
+            part = slice(int(unsent.starts_E[entry]), int(unsent.starts_E[entry + 1]))
+            tokens, parents = unsent.tokens_N[part].tolist(), unsent.parents_N[part].tolist()
+            found[row] = set(paths_of(tokens, parents))
         assert found == expected
 
     def unsend(self, draws: st.DataObject) -> None:
