@@ -25,7 +25,7 @@ from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessio
 from outrider.actors.draft.state.drafter import CannotDraft, DraftPass
 from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.draft.trees.frozen_rounds import ROOT, FrozenRounds
-from outrider.actors.draft.trees.scoring import confine
+from outrider.actors.draft.trees.restrictions import confine
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Batch, Engine, Logits, Moves
 from outrider.actors.frozen.frozen_candidates import FrozenCandidates

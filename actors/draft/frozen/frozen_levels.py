@@ -57,7 +57,7 @@ def grow_level(
     last = rounds.rounds[-1]
     if last.num_levels == 0 and state.policy is not None:
         # By the row of the base alone: what is drawn must decide neither what is drawn nor when the tree is sent.
-        (rating,) = state.policy.rater(scores_NV)
+        (rating,) = state.policy.rater(scores_NV).tolist()
         last.shape = last.shape.prefix(state.policy.frozen_depth(rating, last.shape.depth))
     level, branching = last.num_levels, last.shape.branching
     count = branching[level]

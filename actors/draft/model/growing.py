@@ -11,7 +11,8 @@ from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.stopping.halting import rate_rows
 from outrider.actors.draft.trees.calibration import Rates, Sharpness
 from outrider.actors.draft.trees.forest import ROOT, Forest
-from outrider.actors.draft.trees.scoring import Scorer, confine
+from outrider.actors.draft.trees.restrictions import confine, restrict_
+from outrider.actors.draft.trees.scoring import Scorer
 from outrider.actors.draft.trees.token_places import Places, ScoredTokens
 from outrider.actors.engine.graphs.cuda_graph import recorder_for
 from outrider.actors.engine.protocol import Engine, Logits
@@ -156,7 +157,7 @@ class Grower:
         if restricted:
             if models.narrow:
                 confine(logits_RV, models.vocab_sizes_S[rows_R])
-            self._scorer.restrict_(scores_RV, logits_RV, places)
+            restrict_(scores_RV, logits_RV, places)
         return self._scorer.choose(scores_RV, sharpness_R)
 
     def add_roots(self, rows_E: Int64s) -> None:

@@ -11,7 +11,7 @@ from outrider.actors.draft.stopping.halting import Halting
 from outrider.actors.draft.stopping.lengths import LengthPolicy
 from outrider.actors.draft.trees.calibration import scoring_of
 from outrider.actors.draft.trees.forest import Forest
-from outrider.actors.draft.trees.token_places import is_restricted
+from outrider.actors.draft.trees.restrictions import is_restricted
 from outrider.actors.engine.protocol import ModelSpec
 from outrider.actors.speculation.options import Sampling
 

@@ -97,7 +97,7 @@ def rate_rows(
         if row in halting:
             by_rater.setdefault(halting[row].policy.rater, []).append(index)
     for rater, indices in by_rater.items():
-        ratings = rater(scores_RV[torch.tensor(indices, device=scores_RV.device)])
+        ratings = rater(scores_RV[torch.tensor(indices, device=scores_RV.device)]).tolist()
         for index, rating in zip(indices, ratings, strict=True):
             row, node = int(rows_R[index]), int(nodes_R[index])
             if node == forest.ROOT:

@@ -11,22 +11,20 @@ verified than one whose tokens make it long, which changes the law of the text (
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from outrider.actors.draft.state.drafter import CannotDraft
 from outrider.actors.speculation.confidence import confident_length, row_confidence
 from outrider.actors.speculation.policies import DraftPolicies, LengthChoice
 from outrider.actors.speculation.stop_model import DecisionModel
 
-
-class Rater(Protocol):
-    """Rates rows; shared by all sessions of a drafter that rate alike."""
-
-    def __call__(self, scores_RV: torch.Tensor, /) -> list[float]:
-        """One number a row."""
-        ...
+Rater = Callable[[torch.Tensor], torch.Tensor | NDArray[np.float32]]
+"""Rates rows by their scores (R, V), one number a row. All sessions that rate alike share one, so that their rows are rated together."""
 
 
 class LengthPolicy(Protocol):
@@ -63,7 +61,7 @@ class ConfidenceLength:
         """
         self._longest = longest
         self._aggressiveness = aggressiveness
-        self.rater = rate_confidence
+        self.rater: Rater = row_confidence
 
     def goes_on(self, *, depth: int, mean: float, last: float) -> bool:
         """See `LengthPolicy`."""
@@ -98,24 +96,6 @@ class DecisionLength:
         return depth if rating > self._threshold else min(1, depth)
 
 
-class DecisionRater:
-    """The rater of one decision model."""
-
-    def __init__(self, model: DecisionModel) -> None:
-        self._model = model
-
-    def __call__(self, scores_RV: torch.Tensor, /) -> list[float]:
-        """See `Rater`."""
-        ratings: list[float] = self._model.rate(scores_RV).tolist()
-        return ratings
-
-
-def rate_confidence(scores_RV: torch.Tensor, /) -> list[float]:
-    """See `Rater`."""
-    ratings: list[float] = row_confidence(scores_RV).tolist()
-    return ratings
-
-
 class Lengths:
     """The length policies that a drafter offers."""
 
@@ -124,12 +104,12 @@ class Lengths:
         Args:
             decision: The decision model of its draft model; None: it has none.
         """
-        self._decision = DecisionRater(decision) if decision is not None else None
+        self._rater = decision.rate if decision is not None else None
 
     @property
     def offered(self) -> tuple[LengthChoice, ...]:
         """Names of the policies."""
-        if self._decision is None:
+        if self._rater is None:
             return (LengthChoice.FULL, LengthChoice.CONFIDENCE)
         return tuple(LengthChoice)
 
@@ -149,9 +129,9 @@ class Lengths:
             case LengthChoice.CONFIDENCE:
                 return ConfidenceLength(longest=longest, aggressiveness=policies.aggressiveness)
             case LengthChoice.DECISION:
-                if self._decision is None:
+                if self._rater is None:
                     raise CannotDraft(
                         "speculation.draft_length is decision, and the draft model has no decision model; "
                         "train one with `outrider train decision`, or choose another length"
                     )
-                return DecisionLength(rater=self._decision, threshold=policies.decision_threshold)
+                return DecisionLength(rater=self._rater, threshold=policies.decision_threshold)

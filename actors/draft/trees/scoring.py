@@ -2,28 +2,24 @@
 
 Under coupled sampling the target adds noise fixed by (seed, position, token) to its scores and takes the best. The drafter adds the same
 noise to its own, so that its best are the *likely draws* (Daliri et al. 2024, arXiv 2408.07978). Any choice is
-exact; this is only about how often one matches. Truncating options are followed as far as they are cheap.
+exact; this is only about how often one matches. Options that exclude tokens are in `restrictions.py`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outrider.actors.draft.trees.best_tokens import best_tokens_
 from outrider.actors.draft.trees.calibration import LEAST, MOST, Scoring
 from outrider.actors.draft.trees.noise_window import NoiseWindow
 from outrider.actors.draft.trees.recorded_choice import ChoiceInputs, LikelyTokens, RecordedChoice
-from outrider.actors.draft.trees.token_places import Places, ScoredTokens, is_filtered
+from outrider.actors.draft.trees.token_places import Places, ScoredTokens
 from outrider.actors.engine.graphs.cuda_graph import GraphRecorder
 from outrider.actors.engine.staging import to_device, to_host
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache, pair_halves
-from outrider.actors.speculation.options import Sampling
 
 Float32s = NDArray[np.float32]
 Int64s = NDArray[np.int64]
@@ -32,13 +28,14 @@ CACHED_FROM = 4096
 """Token ids from which on a session's noise is kept for as many positions as its tree has, on a CPU; with fewer, that of all sessions
 lies in one array with room for a whole window of each."""
 
-NUM_FILTERED = 64
-"""Most probable tokens that top-k, top-p and min-p are applied to, as if there were no others."""
-
 _COUPLED = int(Scoring.COUPLED)
 
 LEAST_SCORE = -1e9
 """Stands for minus infinity where scores are multiplied by probabilities of zero."""
+
+FEW = 8
+"""Tokens that the host looks for one after the other: each look takes a sixteenth of what `topk` does, which mispredicts a branch for
+every few scores."""
 
 
 class Scorer:
@@ -100,60 +97,6 @@ class Scorer:
         )
         index_C = to_device(coupled_C, self._device)
         return (logits_RV * inverse_R1).index_add_(0, index_C, noise_CV)
-
-    def restrict_(self, scores_RV: torch.Tensor, logits_RV: torch.Tensor, places: Places) -> None:
-        """Follows bias, top-k, top-p and min-p, in place; the filters take the best tokens for the whole vocabulary."""
-        self._bias_(scores_RV, places, places.restricted)
-        filtered = {
-            row: sampling
-            for row, sampling in places.restricted.items()
-            if is_filtered(sampling) and places.scorings_R[row] != Scoring.GREEDY
-        }
-        if not filtered:
-            return
-        rows = np.array(list(filtered))
-        rows_F = to_device(rows, self._device)
-        scales_F1 = to_device(places.inverse_temperatures_R[rows, None], self._device)
-        plain_FV = logits_RV[rows_F] * scales_F1
-        self._bias_(plain_FV, places, filtered, is_packed=True)
-        values_FM, ids_FM = plain_FV.topk(min(NUM_FILTERED, plain_FV.shape[1]))
-        limits = np.array(
-            [
-                (one.top_k or NUM_FILTERED, one.top_p if one.top_p < 1.0 else np.inf, one.min_p)
-                for one in filtered.values()
-            ],
-            np.float32,
-        )
-        top_k_F1, top_p_F1, min_p_F1 = to_device(limits, self._device).unsqueeze(2).unbind(1)
-        probs_FM = torch.softmax(values_FM, dim=1)
-        keep_FM = torch.arange(probs_FM.shape[1], device=self._device) < top_k_F1
-        keep_FM &= probs_FM.cumsum(1) - probs_FM < top_p_F1
-        keep_FM &= probs_FM >= min_p_F1 * probs_FM[:, :1]
-        keep_FM[:, 0] = True
-        excluded_FV = torch.ones_like(plain_FV, dtype=torch.bool).scatter_(1, ids_FM, ~keep_FM)
-        scores_RV[rows_F] = scores_RV[rows_F].masked_fill_(excluded_FV, -math.inf)
-
-    def _bias_(
-        self,
-        values_NV: torch.Tensor,
-        places: Places,
-        options: Mapping[int, Sampling],
-        *,
-        is_packed: bool = False,
-    ) -> None:
-        """Adds the bias of some rows, in place; `is_packed`: there are no other rows."""
-        rows: list[int] = []
-        tokens: list[int] = []
-        biases: list[float] = []
-        for place, (row, sampling) in enumerate(options.items()):
-            scale = float(places.inverse_temperatures_R[row])
-            for token, bias in sampling.logit_bias.items():
-                rows.append(place if is_packed else row)
-                tokens.append(token)
-                biases.append(-math.inf if bias <= -100.0 else scale * bias)
-        if rows:
-            at = tuple(to_device(np.array(each), self._device) for each in (rows, tokens))
-            values_NV[at] += to_device(np.array(biases, np.float32), self._device)
 
     def likely(
         self, logits_RV: torch.Tensor, places: Places, sharpness_R: NDArray[np.float64]
@@ -244,17 +187,28 @@ def _scored(stated_RW: Float32s, slopes_RW: Float32s, tokens_RW: Int64s) -> Scor
     return ScoredTokens(tokens_RW=tokens_RW, estimates_RW=estimates_RW, slopes_RW=slopes_RW)
 
 
-@torch.inference_mode()
-def confine(logits_RV: torch.Tensor, vocab_sizes_R: Int64s) -> None:
-    """Excludes ids that the target does not have, in place.
+def best_tokens_(scores_RV: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scores and ids of the best tokens, as `topk` gives them but for the order of equal ones.
 
     Args:
-        logits_RV: The draft model's, float32; or scores.
-        vocab_sizes_R: Number of the target's ids, for each row.
+        scores_RV: Finite, and float32 where they are on the host. May be written into.
+        count: Tokens of a row, at most as many as there are.
+
+    Shapes:
+        returns: (R, count) each.
     """
-    if vocab_sizes_R.min(initial=logits_RV.shape[1]) >= logits_RV.shape[1]:
-        return
-    for vocab_size in set(vocab_sizes_R.tolist()):
-        if vocab_size < logits_RV.shape[1]:
-            rows = np.flatnonzero(vocab_sizes_R == vocab_size)
-            logits_RV[to_device(rows, logits_RV.device), vocab_size:] = -torch.inf
+    if count > FEW or scores_RV.device.type != "cpu":
+        best_RW, ids_RW = scores_RV.topk(count)
+        return best_RW, ids_RW
+    scores = scores_RV.contiguous().numpy()
+    flat = scores.reshape(-1)
+    starts_R = np.arange(len(scores)) * scores.shape[1]
+    best = np.empty((len(scores), count), scores.dtype)
+    ids = np.empty((len(scores), count), np.int64)
+    for place in range(count):
+        ids_R = scores.argmax(axis=1)
+        ids[:, place] = ids_R
+        ids_R += starts_R
+        best[:, place] = flat.take(ids_R)
+        flat.put(ids_R, -np.inf)
+    return torch.from_numpy(best), torch.from_numpy(ids)

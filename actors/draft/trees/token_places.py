@@ -14,16 +14,6 @@ Float32s = NDArray[np.float32]
 Int64s = NDArray[np.int64]
 
 
-def is_restricted(sampling: Sampling) -> bool:
-    """True if more than the temperature stands between a session's logits and scores, as far as drafters care."""
-    return bool(sampling.logit_bias) or is_filtered(sampling)
-
-
-def is_filtered(sampling: Sampling) -> bool:
-    """True if top-k, top-p or min-p leave tokens out."""
-    return bool(sampling.top_k) or sampling.top_p < 1.0 or sampling.min_p > 0.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Places:
     """What decides the token after each of R rows of logits."""
@@ -39,7 +29,7 @@ class Places:
     sessions_R: Int64s
     """Equal for rows of one session, which are one after another: names its noise."""
     restricted: Mapping[int, Sampling]
-    """Options of the rows that `is_restricted`."""
+    """Options of the rows that have some which exclude or favour tokens (`restrictions.is_restricted`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@ from tests.actors.pair import test_frozen_law as law
 from tests.actors.pair.pair import Pair
 from tests.actors.speculation.goodness import MIN_P
 
-from outrider.actors.draft.trees.scoring import confine
+from outrider.actors.draft.trees.restrictions import confine
 from outrider.actors.engine.tables.tabular_engine import Table, random_table
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.policies import DraftPolicies, RootPolicy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import NoReturn
 
 from outrider.actors.draft.stopping.halting import ROOT, Halting
 from outrider.actors.draft.stopping.lengths import ConfidenceLength, LengthPolicy
@@ -15,7 +16,7 @@ class Recorded:
 
     asked: list[tuple[int, float, float]]
 
-    def rater(self, scores_RV: object, /) -> list[float]:
+    def rater(self, scores_RV: object, /) -> NoReturn:
         """Not called here."""
         raise NotImplementedError
 

@@ -11,8 +11,8 @@ from outrider.actors.draft.stopping.lengths import (
     ConfidenceLength,
     DecisionLength,
     Lengths,
-    rate_confidence,
 )
+from outrider.actors.speculation.confidence import row_confidence
 from outrider.actors.speculation.policies import DraftPolicies, LengthChoice
 
 
@@ -31,7 +31,7 @@ def test_confidence_goes_as_deep_as_the_mean_allows() -> None:
 
 def test_the_decision_model_goes_on_above_the_threshold() -> None:
     """By the last row; a frozen tree has one level or all."""
-    policy = DecisionLength(rater=rate_confidence, threshold=0.4)
+    policy = DecisionLength(rater=row_confidence, threshold=0.4)
     assert policy.goes_on(depth=9, mean=0.0, last=0.41)
     assert not policy.goes_on(depth=1, mean=1.0, last=0.4)
     assert [policy.frozen_depth(rating, 3) for rating in (0.3, 0.5)] == [1, 3]
@@ -52,7 +52,8 @@ def test_decision_needs_a_model() -> None:
     assert other is not None
     assert policy.rater is other.rater
     scores_RV = torch.randn(2, 30)
-    assert policy.rater(scores_RV) == pytest.approx(random_decision(1).rate(scores_RV).tolist())
+    expected = random_decision(1).rate(scores_RV).tolist()
+    assert policy.rater(scores_RV).tolist() == pytest.approx(expected)
 
 
 def test_full_length_has_no_policy() -> None:

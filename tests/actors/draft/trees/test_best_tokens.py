@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from outrider.actors.draft.trees.best_tokens import FEW, best_tokens_
+from outrider.actors.draft.trees.scoring import FEW, best_tokens_
 
 
 @pytest.mark.parametrize("count", [1, 4, FEW, FEW + 1, 40])

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from outrider.actors.draft.trees.calibration import Scoring
-from outrider.actors.draft.trees.scoring import Scorer
-from outrider.actors.draft.trees.token_places import Places, is_restricted
+from outrider.actors.draft.trees.restrictions import is_restricted, restrict_
+from outrider.actors.draft.trees.token_places import Places
 from outrider.actors.speculation.options import Sampling
 
 VOCAB_SIZE = 40
@@ -60,7 +60,7 @@ def plain(scores: list[float], logits: list[float], sampling: Sampling) -> list[
 
 def test_rows_of_many_sessions_are_what_each_would_be_alone() -> None:
     """Whatever the options of the others are."""
-    rng, scorer = random.Random(0), Scorer(VOCAB_SIZE, torch.device("cpu"), 4, 8)
+    rng = random.Random(0)
     for turn in range(200):
         options = [random_options(rng) for _ in range(rng.randint(1, 6))]
         generator = torch.Generator().manual_seed(turn)
@@ -82,5 +82,5 @@ def test_rows_of_many_sessions_are_what_each_would_be_alone() -> None:
             plain(own, of_own, one)
             for own, of_own, one in zip(scores.tolist(), logits.tolist(), options, strict=True)
         ]
-        scorer.restrict_(scores, logits, places)
+        restrict_(scores, logits, places)
         torch.testing.assert_close(scores, torch.tensor(expected))

@@ -35,7 +35,6 @@ from tests.actors.speculation.verifiers.checks import EXACT, VISIBLE, check_of
 from outrider.actors.draft.stopping.lengths import (
     ConfidenceLength,
     DecisionLength,
-    DecisionRater,
     LengthPolicy,
 )
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
@@ -67,7 +66,7 @@ def decisive_model() -> DecisionModel:
 
 POLICIES: dict[str, LengthPolicy] = {
     "confidence": ConfidenceLength(longest=2, aggressiveness=2.0),
-    "decision": DecisionLength(rater=DecisionRater(decisive_model()), threshold=0.5),
+    "decision": DecisionLength(rater=decisive_model().rate, threshold=0.5),
 }
 
 
@@ -75,7 +74,8 @@ def rating(name: str, row_V: Float64s) -> float:
     """What a policy rates a row of draft probabilities."""
     with np.errstate(divide="ignore"):
         scores_1V = torch.from_numpy(np.log(row_V)).float().unsqueeze(0)
-    return POLICIES[name].rater(scores_1V)[0]
+    (found,) = POLICIES[name].rater(scores_1V).tolist()
+    return float(found)
 
 
 def branching(verifier: str) -> int:
