@@ -64,6 +64,9 @@ class Candidates:
     held_s: float = 0.0
     """Seconds for which the drafter has held candidates back, for the target could not use them yet: what it needs is less by this."""
 
+    sent_us: int = 0
+    """What the drafter's clock showed when it sent this (`frames.clock_us`): comes back in verdicts (`Verdicts.echo_us`). 0: it does not say."""
+
     num_bytes: int = 0
     """Size of the frame that this was read from."""
 
@@ -101,6 +104,7 @@ class Candidates:
             parents_N=self.parents_N[nodes],
             estimates_N=self.estimates_N[nodes],
             held_s=self.held_s,
+            sent_us=self.sent_us,
             num_bytes=self.num_bytes,
         )
 
@@ -114,7 +118,7 @@ def encode(candidates: Candidates) -> bytes:
     return pack(
         [len(sizes_E), candidates.num_nodes, np.dtype(kind).itemsize, np.dtype(link).itemsize],
         [
-            np.array([microseconds(candidates.held_s)], "<u4"),
+            np.array([microseconds(candidates.held_s), candidates.sent_us], "<u4"),
             candidates.handles_E.astype("<u8", copy=False),
             candidates.hashes_E.astype("<u8", copy=False),
             candidates.lengths_E.astype("<u4"),
@@ -141,7 +145,7 @@ def decode(frame: bytes, vocab_size: int) -> Candidates:
     num_entries, num_nodes, token_bytes, link_bytes = reader.counts
     if token_bytes not in (2, 4) or link_bytes not in (1, 2):
         raise BadFrame(f"tokens of {token_bytes} bytes and parents of {link_bytes}; not ours")
-    held_s = 1e-6 * float(reader.take("<u4", 1)[0])
+    held_us, sent_us = reader.take("<u4", 2).tolist()
     handles_E = reader.take("<u8", num_entries)
     hashes_E = reader.take("<u8", num_entries)
     lengths_E = reader.take("<u4", num_entries).astype(np.int64)
@@ -170,6 +174,7 @@ def decode(frame: bytes, vocab_size: int) -> Candidates:
         tokens_N=tokens_N,
         parents_N=parents_N,
         estimates_N=estimates_N,
-        held_s=held_s,
+        held_s=1e-6 * held_us,
+        sent_us=sent_us,
         num_bytes=len(frame),
     )

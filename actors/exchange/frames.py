@@ -23,6 +23,8 @@ MAX_TOKENS = 1 << 20
 
 _COUNT = np.dtype("<u4")
 
+_WRAP = 1 << 32
+
 
 class BadFrame(ValueError):
     """The bytes are no frame of the kind that was expected; the message says why."""
@@ -113,3 +115,18 @@ def narrow(largest: int) -> str:
 def microseconds(seconds: float) -> int:
     """A time as frames hold it: from 0 to somewhat more than an hour."""
     return min(round(max(seconds, 0.0) * 1e6), 0xFFFFFFFF)
+
+
+def clock_us(seconds: float) -> int:
+    """What a clock shows, as frames hold it: microseconds, beginning anew after somewhat more than an hour. Never 0, which stands for none."""
+    return max(round(seconds * 1e6) % _WRAP, 1)
+
+
+def since_s(shown_us: int, now: float) -> float:
+    """Seconds since a clock showed this, at most half an hour ago; negative if it is ahead.
+
+    Args:
+        shown_us: As `clock_us` gave it.
+        now: What the same clock shows, in seconds.
+    """
+    return 1e-6 * ((round(now * 1e6) - shown_us + _WRAP // 2) % _WRAP - _WRAP // 2)

@@ -8,7 +8,7 @@ from outrider.actors.speculation.options import COUPLED, Sampling, Speculation
 from outrider.actors.speculation.trees import level_shapes
 from outrider.v1 import sampling_pb2
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Version of the internal protocol. Peers that state another are refused."""
 
 _OWN = ("verifier", "tree_shape", "selector", "selector_options", "drafters_at_work")

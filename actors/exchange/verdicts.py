@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from outrider.actors.exchange.frames import MAX_TOKENS, BadFrame, Reader, microseconds, narrow, pack
+from outrider.actors.exchange.frames import (
+    MAX_TOKENS,
+    BadFrame,
+    Reader,
+    microseconds,
+    narrow,
+    pack,
+)
 from outrider.actors.speculation.trees.ragged import sizes_of, starts_of
 
 MAX_TOKEN = 1 << 24
@@ -77,6 +84,10 @@ class Verdicts:
     roots_T: npt.NDArray[np.int64]
     """The target's own candidates for the next token, the likeliest first; only where a session's roots are the target's."""
 
+    echo_us: int = 0
+    """`Candidates.sent_us` of the drafter's last candidates, plus the time from their arrival until this was decided (`frames.clock_us`). What the
+    drafter's clock shows beyond it when this arrives is the way there and back, however the two clocks differ. 0: none came."""
+
     num_bytes: int = 0
     """Size of the frame that this was read from."""
 
@@ -100,7 +111,7 @@ def encode(verdicts: Verdicts) -> bytes:
             np.dtype(kind).itemsize,
         ],
         [
-            np.array(times, "<u4"),
+            np.array([*times, verdicts.echo_us], "<u4"),
             verdicts.handles_E.astype("<u8", copy=False),
             verdicts.hashes_E.astype("<u8", copy=False),
             verdicts.epochs_E.astype("<u4"),
@@ -126,7 +137,7 @@ def decode(frame: bytes) -> Verdicts:
     num_entries, num_tokens, num_roots, token_bytes = reader.counts
     if token_bytes not in (2, 4):
         raise BadFrame(f"tokens of {token_bytes} bytes; not ours")
-    times = reader.take("<u4", 4).tolist()
+    *times, echo_us = reader.take("<u4", 5).tolist()
     handles_E = reader.take("<u8", num_entries)
     hashes_E = reader.take("<u8", num_entries)
     epochs_E = reader.take("<u4", num_entries).astype(np.int64)
@@ -163,5 +174,6 @@ def decode(frame: bytes) -> Verdicts:
         tokens_T=tokens_T,
         root_starts_E=root_starts_E,
         roots_T=roots_T,
+        echo_us=echo_us,
         num_bytes=len(frame),
     )

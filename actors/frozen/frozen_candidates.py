@@ -52,6 +52,7 @@ class FrozenBatch:
     kind: ClassVar[int] = FROZEN
     may_be_ahead: ClassVar[bool] = True
     held_s: ClassVar[float] = 0.0
+    sent_us: ClassVar[int] = 0
     """They go out as soon as they are complete."""
 
     @property

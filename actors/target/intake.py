@@ -30,6 +30,8 @@ def take(
     """
     found, table, number = event.candidates, state.table, state.number_of(event.drafter)
     store, sizes_E = state.stores[found.kind], sizes_of(found.starts_E)
+    if found.sent_us:
+        state.last_sent[number] = 1e-6 * found.sent_us - arrived
     state.tally.received(event.drafter, len(sizes_E), found.num_nodes, found.num_bytes)
     rows_E = np.array([state.rows.get(handle, -1) for handle in found.handles_E.tolist()], np.int64)
     for entry in (rows_E < 0).nonzero()[0].tolist():

@@ -22,12 +22,14 @@ class PendingRound:
         self._state = state
         self._unsaid: tuple[Pass, Round, Walks] | None = None
         """The round, if coordinators were not told of it."""
-        self._untold: tuple[Round, TargetActivity] | None = None
+        self._untold: tuple[Round, TargetActivity, float] | None = None
         """The round, if drafters were not told of it. They are told after the next pass is planned, which may send them to rest with the same message."""
 
-    def ended(self, pass_: Pass, done: Round, walks: Walks, target: TargetActivity) -> None:
+    def ended(
+        self, pass_: Pass, done: Round, walks: Walks, target: TargetActivity, now: float
+    ) -> None:
         """Takes in a round. All were told of the one before. Arguments: as of `tell_coordinators` and `tell_drafters`."""
-        self._unsaid, self._untold = (pass_, done, walks), (done, target)
+        self._unsaid, self._untold = (pass_, done, walks), (done, target, now)
         if self._state.is_resting:
             # Drafters at rest are told nothing, except once that they rest. When they are woken they are told all that they missed.
             if (self._state.table.rested_S[done.rows_E] < 0).any():

@@ -211,7 +211,7 @@ class TargetCore:
         accepted_E = np.maximum(done.counts_E - 1, 0)
         state.table.cached_S[done.rows_E] += accepted_E
         next_ = self._planner.finished(pass_, done, now)
-        self._pending.ended(pass_, done, walks, next_)
+        self._pending.ended(pass_, done, walks, next_, now)
         self._untidy = pass_, walks, done, computed.logits
         self._committed = done.num_tokens
         return next_.wait_s > 0.0

@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from outrider.actors.exchange.frames import since_s
 from outrider.actors.exchange.verdicts import TargetActivity
 from outrider.actors.speculation import learning
+from outrider.actors.speculation.learning import Delay
 
 LEAST_TRIP = 0.1
 """The way to a target and back takes at least this part of a pass: without a network, too, both ends handle messages and a draft pass is under way."""
@@ -23,11 +25,12 @@ class TargetPace:
     def __init__(self, round_trip_s: float) -> None:
         """
         Args:
-            round_trip_s: Seconds to the target and back.
+            round_trip_s: Seconds to the target and back, as the first message took them.
         """
         self.floor = 0.0
         """Path probability that a candidate needs to be worth its row there."""
-        self._round_trip_s = round_trip_s
+        self._trip = Delay(mean_s=round_trip_s)
+        """To the target and back, with what both ends take to hand messages on: a way may change, and a machine be busy."""
         self.pass_s = 0.0
         """Seconds of its last pass, with the mean wait before one; 0: it has not said."""
         self._tokens = 0.0
@@ -43,20 +46,37 @@ class TargetPace:
         candidates for these tokens are of no use."""
 
     def told(
-        self, target: TargetActivity, num_tokens: int, now: float, *, num_sessions: int
+        self,
+        target: TargetActivity,
+        num_tokens: int,
+        now: float,
+        *,
+        num_sessions: int,
+        echo_us: int = 0,
     ) -> None:
-        """Takes in a frame of verdicts on so many sessions that committed so many tokens."""
+        """Takes in a frame of verdicts.
+
+        Args:
+            target: What the target does next.
+            num_tokens: Tokens that were committed.
+            now: When the frame came, in seconds.
+            num_sessions: Sessions of the frame.
+            echo_us: As `Verdicts.echo_us`.
+        """
+        if echo_us:
+            most_s = learning.SURPRISE * max(self._trip.mean_s, LEAST_TRIP * target.pass_s)
+            self._trip.observe(min(max(since_s(echo_us, now), 0.0), most_s))
         self.floor = target.floor
         weight = learning.PASSES if self.pass_s > 0.0 else 0.0
         self._tokens = weight * self._tokens + (1.0 - weight) * num_tokens
         self._sessions = weight * self._sessions + (1.0 - weight) * num_sessions
         self.pass_s = target.pass_s
-        self._use_at = now + target.free_s - self._round_trip_s
+        self._use_at = now + target.free_s - self._trip.latest_s()
         self._wait_s = target.wait_s
         self.passes_before = 0
         if target.pass_s > 0.0:
-            late_s = self._round_trip_s - target.wait_s
-            self.passes_before = max(math.floor(late_s / target.pass_s), 0)
+            late_s = max(self._trip.soonest_s() - target.wait_s, 0.0)
+            self.passes_before = math.floor(late_s / target.pass_s)
 
     @property
     def fetch_cost(self) -> float:
@@ -64,7 +84,7 @@ class TargetPace:
         pass without candidates commits one; 1 while the target has said nothing."""
         if not (self.pass_s > 0.0 and self._sessions > 0.0):
             return 1.0
-        passes = max(self._round_trip_s / self.pass_s, LEAST_TRIP)
+        passes = max(self._trip.soonest_s() / self.pass_s, LEAST_TRIP)
         return min(passes * max(self._tokens / self._sessions, 1.0), 1.0)
 
     def is_due(self, now: float, next_s: float, gain: Callable[[], float]) -> bool:

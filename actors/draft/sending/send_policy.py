@@ -17,6 +17,7 @@ from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessio
 from outrider.actors.draft.state.draft_stats import DraftStats
 from outrider.actors.draft.state.drafter import Drafter, DraftPass
 from outrider.actors.exchange.candidates import ENTRY_BYTES, Candidates
+from outrider.actors.exchange.frames import clock_us
 from outrider.actors.exchange.verdicts import Verdicts
 
 Int64s = NDArray[np.int64]
@@ -71,7 +72,13 @@ class Sender:
             return
         before = pace.passes_before
         num_sessions = len(verdicts.handles_E)
-        pace.told(verdicts.target, len(verdicts.tokens_T), now, num_sessions=num_sessions)
+        pace.told(
+            verdicts.target,
+            len(verdicts.tokens_T),
+            now,
+            num_sessions=num_sessions,
+            echo_us=verdicts.echo_us,
+        )
         if pace.passes_before < before:
             # Candidates that would have come too late may be in time now, also those of sessions that are not in this frame.
             self._sessions.is_dirty_S[rows] = True
@@ -188,6 +195,7 @@ class Sender:
         sessions.is_awaited_S[rows] = False
         return Candidates(
             held_s=0.0 if np.isnan(ready_s) else now - ready_s,
+            sent_us=clock_us(now),
             handles_E=sessions.handles_S[rows],
             lengths_E=sessions.lengths_S[rows],
             hashes_E=sessions.hashes_S[rows],

@@ -26,41 +26,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.speculation import learning
+from outrider.actors.speculation.learning import Delay
 
 SMALLEST_S = 5e-5
 """Seconds. Shorter waits are none: a thread does not wake up so precisely."""
 
 
 Float64s = NDArray[np.float64]
-
-
-@dataclass(slots=True)
-class Delay:
-    """Mean and spread of a time that is waited for, in seconds."""
-
-    mean_s: float = 0.0
-    """0 at first, so that a first wait happens."""
-    spread_s: float = 0.0
-
-    def observe(self, seconds: float) -> None:
-        """Takes in how long an arrival took, or how long it was waited for in vain."""
-        share = 1.0 - learning.ROUNDS
-        self.spread_s += share * (abs(seconds - self.mean_s) - self.spread_s)
-        self.mean_s += share * (seconds - self.mean_s)
-
-    def latest_s(self) -> float:
-        """Time after which an arrival is late."""
-        return self.mean_s + 2.0 * self.spread_s
-
-    def lefts_s(self, elapsed_E: Float64s) -> Float64s:
-        """Seconds that each will still take."""
-        soon_E = np.maximum(self.mean_s - elapsed_E, self.spread_s)
-        return np.where(elapsed_E <= self.latest_s(), soon_E, elapsed_E)
-
-    def left_s(self, elapsed_s: float) -> float:
-        """Seconds that one will still take."""
-        return float(self.lefts_s(np.array([elapsed_s]))[0])
 
 
 @dataclass(slots=True)

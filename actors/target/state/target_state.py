@@ -88,6 +88,8 @@ class TargetState:
         self.numbers: dict[str, int] = {}
         self.live: set[int] = set()
         """Drafters whose stream is up."""
+        self.last_sent: dict[int, float] = {}
+        """Of those: what the drafter's clock showed, in seconds, when it sent its last candidates, less what the worker's showed when they came."""
         self._sharing: set[int] = set()
         """Of those, whose passes take turns with the target's."""
         self.trust = Trust()
@@ -208,6 +210,7 @@ class TargetState:
         """A drafter's stream has ended."""
         number = self.number_of(name)
         self.live.discard(number)
+        self.last_sent.pop(number, None)
         self._sharing.discard(number)
         self.clock.is_shared = bool(self._sharing)
         self.table.joined_SD[:, number] = False

@@ -7,6 +7,7 @@ import numpy as np
 
 from outrider.actors.exchange import verdicts as wire
 from outrider.actors.exchange.commits import Commits
+from outrider.actors.exchange.frames import clock_us
 from outrider.actors.speculation.trees.ragged import sizes_of, starts_of
 from outrider.actors.target.state.passes import Pass, Round
 from outrider.actors.target.state.session_table import MOST_DEPTH
@@ -55,13 +56,14 @@ def tell_coordinators(state: TargetState, pass_: Pass, done: Round, walks: Walks
         state.say(CommitFrame(stream=stream, commits=commits))
 
 
-def tell_drafters(state: TargetState, done: Round, target: wire.TargetActivity) -> None:
+def tell_drafters(state: TargetState, done: Round, target: wire.TargetActivity, now: float) -> None:
     """What drafters hear of the round, one frame each. Those at rest are told once; when they are woken they hear the rest.
 
     Args:
         state: The sessions.
         done: What was committed.
         target: What the target does next.
+        now: When that was decided, in seconds of the worker's clock.
     """
     table = state.table
     goes_on = (~done.over_E & (table.rested_S[done.rows_E] < 0)).nonzero()[0]
@@ -91,6 +93,7 @@ def tell_drafters(state: TargetState, done: Round, target: wire.TargetActivity) 
             tokens_T=done.tokens_ET[chosen][is_walked],
             root_starts_E=starts_of(root_counts[told]),
             roots_T=roots[is_told.repeat(root_counts)],
+            echo_us=clock_us(state.last_sent[number] + now) if number in state.last_sent else 0,
         )
         sizes = wire.ENTRY_BYTES + 2 * (done.counts_E[chosen] + root_counts[told])
         table.counts["wire_bytes"][rows] += sizes

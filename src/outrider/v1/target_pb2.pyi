@@ -732,7 +732,7 @@ class CandidateBatch(google.protobuf.message.Message):
     frame: builtins.bytes
     """Candidates that may be merged with others, as packed arrays. Little-endian, without padding: u32 version (1), number of
     sessions S, number of nodes N, bytes of a token id (2 or 4), bytes of a parent (1 or 2); u32 microseconds for which the drafter has held
-    candidates back because the target could not use them yet; then for each session u64 handle,
+    candidates back because the target could not use them yet; u32 microseconds of the drafter's clock (0: not said); then for each session u64 handle,
     u64 hash and u32 length of the base that its tree hangs below, u32 number of the entry among those of the drafter for the
     session (from 1), u16 number of nodes, each an array of S; then for each node its token id, its parent (the index of an
     earlier node of the session plus one, 0 for a child of the base) and u8 the probability, in 255ths, that the target draws it
@@ -874,7 +874,8 @@ class VerdictBatch(google.protobuf.message.Message):
     frame: builtins.bytes
     """Packed arrays, little-endian, without padding: u32 version (1), number of sessions S, number of tokens T, number of roots R,
     bytes of a token id (2 or 4); u32 microseconds that the pass took, until the target is free again, and that it then waits for
-    candidates, at most; u32 path probability, in 65535ths, that a candidate needs to be worth its row; then for each session u64
+    candidates, at most; u32 path probability, in 65535ths, that a candidate needs to be worth its row; u32 microseconds of the drafter's clock in
+    the last candidates that came, plus those from then until the pass was decided (0: none came); then for each session u64
     handle, u64 hash of the text after the round, u32 epoch (rounds that the session has seen), u32 length of that text, u32 number
     of the last candidates of this drafter that were taken in (those after it are on their way), u16 nodes that the drafter may
     have below the base (0: rest), u8 1 if the target has no candidate below the base, u16 number of tokens, u8 number of roots,

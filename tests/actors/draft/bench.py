@@ -95,7 +95,11 @@ class Verdict:
 
 
 def frame_of(
-    entries: Sequence[Verdict], *, link: int = 1, target: TargetActivity | None = None
+    entries: Sequence[Verdict],
+    *,
+    link: int = 1,
+    target: TargetActivity | None = None,
+    echo_us: int = 0,
 ) -> VerdictsReceived:
     """Verdicts of one pass, as they arrive."""
     sizes = np.array([len(entry.tokens) for entry in entries])
@@ -113,6 +117,7 @@ def frame_of(
         tokens_T=np.array([t for entry in entries for t in entry.tokens], np.int64),
         root_starts_E=starts_of(root_sizes),
         roots_T=np.array([t for entry in entries for t in entry.roots], np.int64),
+        echo_us=echo_us,
     )
     return VerdictsReceived(link=link, verdicts=verdicts.decode(verdicts.encode(made)))
 

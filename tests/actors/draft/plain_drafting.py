@@ -56,6 +56,8 @@ class PlainFrame:
     free_s: float
     wait_s: float
     floor: float
+    trip_s: float | None
+    """How long our last candidates and this were on the way together; None: it has had none."""
 
 
 @dataclass(kw_only=True)
@@ -63,6 +65,7 @@ class PlainLink:
     """What is known of a target."""
 
     round_trip_s: float
+    """Of the first message."""
     told: list[PlainFrame] = field(default_factory=list)
     sent: list[tuple[float, bool]] = field(default_factory=list)
     """When candidates went out since it has told something, and whether it then still waited for others."""
@@ -204,11 +207,19 @@ def decide(
                 tokens = 0.95 * tokens + 0.05 * each.tokens
                 told_of = 0.95 * told_of + 0.05 * each.sessions
             # What is not there when a verdict leads to it costs what its session commits while it is fetched, and a token at most.
-            trip = max(link.round_trip_s / frame.pass_s, 0.1)
+            mean, spread = link.round_trip_s, 0.0
+            for each in link.told:
+                if each.trip_s is not None:
+                    # What takes far longer than it did was a pause, not a way.
+                    trip_s = min(max(each.trip_s, 0.0), 3.0 * max(mean, 0.1 * each.pass_s))
+                    spread += 0.2 * (abs(trip_s - mean) - spread)
+                    mean += 0.2 * (trip_s - mean)
+            soonest, latest = max(mean - 2.0 * spread, 0.0), mean + 2.0 * spread
+            trip = max(soonest / frame.pass_s, 0.1)
             byte /= min(trip * max(tokens / told_of, 1.0), 1.0)
             # Passes that end before the answer arrives commit a token each.
-            skipped = max(math.floor((link.round_trip_s - frame.wait_s) / frame.pass_s), 0)
-            use_at, wait_s = frame.at + frame.free_s - link.round_trip_s, frame.wait_s
+            skipped = max(math.floor((soonest - frame.wait_s) / frame.pass_s), 0)
+            use_at, wait_s = frame.at + frame.free_s - latest, frame.wait_s
             for when, still_waits in link.sent:
                 if still_waits and when <= use_at + wait_s:
                     continue

@@ -30,6 +30,7 @@ from outrider.actors.draft.model.model_pass import ModelPass
 from outrider.actors.draft.sending.unsent import node_bytes
 from outrider.actors.draft.state.draft_events import CandidatesSent
 from outrider.actors.exchange.candidates import ENTRY_BYTES
+from outrider.actors.exchange.frames import clock_us, since_s
 from outrider.actors.exchange.verdicts import TargetActivity
 from outrider.actors.speculation.options import Sampling, Speculation
 
@@ -120,7 +121,9 @@ class Scene:
                     rng.randint(1, 3), starving=rng.random() < 0.5, seen=rng.randint(0, number)
                 )
             )
-        event = frame_of(verdicts, link=link, target=target)
+        trip_s = rng.choice([None, -0.001, 0.0004, 0.004, 0.004, 0.03, 5.0])
+        echo_us = 0 if trip_s is None else clock_us(self.now - trip_s)
+        event = frame_of(verdicts, link=link, target=target, echo_us=echo_us)
         self.core.take(event, self.now)
         said = event.verdicts.target
         self.links[link].told.append(
@@ -132,6 +135,7 @@ class Scene:
                 free_s=said.free_s,
                 wait_s=said.wait_s,
                 floor=said.floor,
+                trip_s=None if trip_s is None else since_s(echo_us, self.now),
             )
         )
         self.links[link].sent.clear()

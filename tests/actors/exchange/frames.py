@@ -51,6 +51,7 @@ def some_candidates(draw: st.DrawFn, largest: int = VOCAB - 1) -> Candidates:
         tokens_N=array([draw(st.integers(0, largest)) for _ in range(num_nodes)]),
         parents_N=array(parents),
         estimates_N=array([node * 37 % 256 for node in range(num_nodes)], np.uint8),
+        sent_us=draw(uint(32)),
     )
 
 
@@ -62,6 +63,7 @@ def some_verdicts(draw: st.DrawFn) -> Verdicts:
     count = len(sizes)
     largest = draw(st.sampled_from([9, 2**16, verdicts.MAX_TOKEN - 1]))
     return Verdicts(
+        echo_us=draw(uint(32)),
         target=TargetActivity(
             pass_s=1e-6 * draw(uint(20)),
             free_s=1e-6 * draw(uint(20)),

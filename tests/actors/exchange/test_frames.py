@@ -12,7 +12,7 @@ from tests.actors.exchange.frames import KINDS, VOCAB, Kind, array, plain, some_
 
 from outrider.actors.exchange import candidates, commits, verdicts
 from outrider.actors.exchange.candidates import MAX_NODES, Candidates
-from outrider.actors.exchange.frames import VERSION, BadFrame
+from outrider.actors.exchange.frames import VERSION, BadFrame, clock_us, since_s
 from outrider.actors.speculation.trees.ragged import starts_of
 
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -225,3 +225,9 @@ def test_commits_whose_counts_disagree_are_refused() -> None:
     )
     with pytest.raises(BadFrame, match="not as many"):
         commits.decode(commits.encode(content))
+
+
+@given(st.floats(0.0, 1e7), st.floats(-1000.0, 1000.0))
+def test_a_clock_that_begins_anew_tells_how_long_ago(shown: float, since: float) -> None:
+    """To the microsecond, over any number of hours, also where it is ahead."""
+    assert since_s(clock_us(shown), shown + since) == pytest.approx(since, abs=3e-6)

@@ -14,10 +14,11 @@ from tests.actors.target.state.passing import Sessions
 
 from outrider.actors.exchange.candidates import FROZEN
 from outrider.actors.frozen.frozen_candidates import FrozenBatch, FrozenCandidates
+from outrider.actors.speculation.learning import Delay
 from outrider.actors.speculation.options import Sampling, Speculation
 from outrider.actors.speculation.trees.level_shapes import parse
 from outrider.actors.target.next_pass import Planner
-from outrider.actors.target.schedule.waiting import SMALLEST_S, Delay
+from outrider.actors.target.schedule.waiting import SMALLEST_S
 from outrider.actors.target.state import yields
 from outrider.actors.target.state.passes import Pass
 

@@ -13,9 +13,10 @@ from tests.actors.target.schedule.plain_planning import PlainDelay, PlainSession
 from tests.actors.target.state.chaos import engine
 from tests.actors.target.state.passing import Sessions
 
+from outrider.actors.speculation.learning import Delay
 from outrider.actors.speculation.options import Sampling
 from outrider.actors.target.next_pass import Planner
-from outrider.actors.target.schedule.waiting import SMALLEST_S, Delay
+from outrider.actors.target.schedule.waiting import SMALLEST_S
 from outrider.actors.target.state.passes import Pass
 
 NOW = 10.0

@@ -7,7 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from outrider.actors.target.schedule.waiting import Delay, Waiting
+from outrider.actors.speculation.learning import Delay
+from outrider.actors.target.schedule.waiting import Waiting
 
 PACE = 100.0
 """Tokens a second."""

@@ -455,7 +455,9 @@ def test_drafters_hear_of_texts_that_go_on(seed: int, is_resting: bool) -> None:
             goes_on.append(one)
     has = state.has_candidates(np.array([one.tree.row for one in goes_on], np.int64))
     starving = {one.tree.row: not bool(h) for one, h in zip(goes_on, has, strict=True)}
-    tell_drafters(state, done, doing)
+    # Of the other nothing came yet.
+    state.last_sent = {0: 793.0}
+    tell_drafters(state, done, doing, 7.5)
     frames = {o.drafter: o.verdicts for o in state.take_outputs() if isinstance(o, VerdictsSent)}
     assert set(frames) <= {"d", "e"}
     for number, name in enumerate(DRAFTERS[:2]):
@@ -465,6 +467,7 @@ def test_drafters_hear_of_texts_that_go_on(seed: int, is_resting: bool) -> None:
             continue
         verdicts = frames[name]
         assert verdicts.target == doing
+        assert verdicts.echo_us == (800_500_000 if number == 0 else 0)
         rows = [one.tree.row for one in told]
         assert verdicts.handles_E.tolist() == [state.sessions[row].handle for row in rows]
         assert verdicts.epochs_E.tolist() == table.epochs_S[rows].tolist()
