@@ -71,7 +71,8 @@ class TargetPace:
         self._tokens = weight * self._tokens + (1.0 - weight) * num_tokens
         self._sessions = weight * self._sessions + (1.0 - weight) * num_sessions
         self.pass_s = target.pass_s
-        self._use_at = now + target.free_s - self._trip.latest_s()
+        # What comes too late is of use a pass later, what goes out too early has grown a little less.
+        self._use_at = now + target.free_s - self._trip.mean_s - self._trip.spread_s
         self._wait_s = target.wait_s
         self.passes_before = 0
         if target.pass_s > 0.0:

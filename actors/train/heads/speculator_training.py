@@ -72,8 +72,6 @@ class SpeculatorTraining:
             rows: Its states on texts.
         """
         self._options, self._target, self._rows = options, target, rows
-        self._fitting = StateFitting(options, SHARES)
-        torch.manual_seed(options.seed)
         vocab_size, width = target.head_VD.shape
         self.config = SpeculatorConfig(
             vocab_size=vocab_size,
@@ -91,6 +89,9 @@ class SpeculatorTraining:
             eos_token_ids=target.eos_token_ids,
             target=target.name,
         )
+        # Makes the folder of the result, so after everything that may be refused.
+        self._fitting = StateFitting(options, SHARES)
+        torch.manual_seed(options.seed)
         self.net = SpeculatorNet(
             self.config, embedding_VD=target.embedding_VD, head_VD=target.head_VD
         ).to(target.device)

@@ -214,7 +214,7 @@ def decide(
                     trip_s = min(max(each.trip_s, 0.0), 3.0 * max(mean, 0.1 * each.pass_s))
                     spread += 0.2 * (abs(trip_s - mean) - spread)
                     mean += 0.2 * (trip_s - mean)
-            soonest, latest = max(mean - 2.0 * spread, 0.0), mean + 2.0 * spread
+            soonest, latest = max(mean - 2.0 * spread, 0.0), mean + spread
             trip = max(soonest / frame.pass_s, 0.1)
             byte /= min(trip * max(tokens / told_of, 1.0), 1.0)
             # Passes that end before the answer arrives commit a token each.

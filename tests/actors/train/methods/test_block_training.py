@@ -135,6 +135,8 @@ def test_training_from_files_to_a_folder_that_loads(tiny_data: Path, tmp_path: P
     run(options_of(tiny_data, tmp_path, steps=6))
     assert not torch.equal(load_block_net(tmp_path / "dspark").state_dict()["fc.weight"], before)
     other = shutil.copytree(tiny_data, tmp_path / "other")
+    with (other / "prose.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"book": "b", "module": "m", "title": "More", "text": "One more."}))
     with pytest.raises(ResumeError, match="use the same settings, another output folder"):
         run(options_of(other, tmp_path, steps=6))
 

@@ -21,7 +21,7 @@ from outrider.actors.train.choice.trainer_registry import TRAINERS
 FEW: dict[str, dict[str, Any]] = {
     "ctc": {"steps": 2, "num_layers": 1, "inner": 16, "block": 4, "labels": 2},
     "diffusion": {"steps": 2, "num_layers": 1, "inner": 16, "block": 4},
-    "dspark": {"steps": 2, "num_layers": 1, "inner": 16, "block": 4},
+    "dspark": {"steps": 2, "num_layers": 1, "inner": 16, "block": 4, "most_revealed": 2},
     "eagle3": {"steps": 2, "reuse_steps": 1, "inner": 16, "num_steps": 2},
     "mlp_speculator": {"text_steps": 2, "own_steps": 1, "heads": 2, "inner": 16},
     "sorted": {"steps": 2, "exits": (1,), "width": 16, "inner": 16, "num_heads": 2},
