@@ -331,7 +331,7 @@ def test_a_draft_length_that_no_drafter_offers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [None, 5, "x", {"model": "m"}])
 def test_targets_that_are_no_list(value: object) -> None:
     """A single mapping is the commonest slip."""
-    assert "must be a valid array" in problems({"targets": value})["targets"]
+    assert "must be a list" in problems({"targets": value})["targets"]
 
 
 @pytest.mark.parametrize(
