@@ -7,6 +7,7 @@ import signal
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, Phase, settings
 
 # Before torch is imported anywhere: tests share the cores with each other and with whatever else runs.
@@ -17,6 +18,16 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A shell that runs tests in the background has them ignore Ctrl-C, and so every process that they start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Tracebacks as the service writes them. Those that are for reading, with the values of all variables, take a second each.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(
+            colors=False, exception_formatter=structlog.dev.plain_traceback
+        ),
+    ]
+)
 
 # The same examples each time: a check that fails now and then says little about the change that it is run for.
 # `--hypothesis-profile=explore` looks for others.

@@ -30,8 +30,8 @@ WAIT_S = 1800
 FOLDER = "ray"
 """Of Ray Train's own files, in `progress`; removed in the end."""
 
-SAID = "said.txt"
-"""What the first worker says on the way."""
+SAID = "said.log"
+"""What the first worker says on the way. Not named as texts are: the folder may lie among those that are trained on."""
 
 POLL_S = 0.5
 """How often that is read."""

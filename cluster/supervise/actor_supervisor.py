@@ -100,6 +100,8 @@ class ActorSupervisor:
         self._is_ending = False
         self._is_retiring = False
         self._has_served = False
+        self._killed_for = ""
+        """Why the process of the present start was ended from here; empty: it was not."""
         self._turn = asyncio.Event()
 
     @property
@@ -158,9 +160,10 @@ class ActorSupervisor:
         """Says why the actor's turn to start has not come."""
         self._set(reason=reason)
 
-    async def kill(self, *, incarnation: int) -> None:
-        """Ends the process of one start, if it is the present one; `keep` then starts the next."""
+    async def kill(self, *, incarnation: int, reason: str) -> None:
+        """Ends the process of one start, if it is the present one; `keep` then starts the next, and tells the reason."""
         if self._running is not None and self._status.incarnation == incarnation:
+            self._killed_for = reason
             await self._within(KILL_TIMEOUT_S, "kill", self._running.kill())
 
     async def end(self, grace_s: float) -> None:
@@ -177,6 +180,7 @@ class ActorSupervisor:
 
     async def _live(self, serving: asyncio.Future[None]) -> _Death:
         """One life of the actor, from fence to grave: why it ended."""
+        self._killed_for = ""
         incarnation = self._incarnations.next()
         self._servicer.fence(self._spec.name, incarnation=incarnation)
         self._set(state=ActorState.STARTING, incarnation=incarnation)
@@ -246,7 +250,8 @@ class ActorSupervisor:
             serving.set_result(None)
         since_s = self._clock_s()
         how = await running.run()
-        return _Death(reason=f"ended: {how}", served_s=self._clock_s() - since_s)
+        # Of a process that was ended from here Ray says that it died unexpectedly.
+        return _Death(reason=f"ended: {self._killed_for or how}", served_s=self._clock_s() - since_s)
 
     def _serves(self, started: Started) -> None:
         self._has_served = True

@@ -84,7 +84,7 @@ def read_texts(data: Path) -> tuple[Texts, dict[str, float]]:
 
 def read_file(path: Path) -> Iterator[Document]:
     """Documents of a file, see `read_texts`; a record of blanks is none."""
-    if ".jsonl" in path.name:
+    if path.name.removesuffix(".gz").endswith(".jsonl"):
         for number, record in enumerate(read_records(path)):
             messages = record.get("messages")
             if isinstance(messages, list):

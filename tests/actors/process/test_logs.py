@@ -21,8 +21,9 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv(FORMAT_VARIABLE, raising=False)
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    before = structlog.get_config()
     yield
-    structlog.reset_defaults()
+    structlog.configure(**before)
     logging.captureWarnings(False)
     root.handlers[:], root.level = handlers, level
 

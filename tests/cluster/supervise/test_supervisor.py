@@ -127,6 +127,18 @@ async def test_silent_actor_is_replaced(running: Running) -> None:
     assert await running.host.of("d")[0].run() == "killed"
 
 
+async def test_why_a_silent_actor_was_ended_is_told(running: Running) -> None:
+    """Whoever reads the status learns that the supervisor ended it, and by which setting."""
+    await running.supervisor.launch()
+    may_load = running.host.slow["d"] = asyncio.Event()
+    await running.host.of("d")[0].hang()
+    await until(lambda: running.status("d").state is not ActorState.SERVING)
+    await until(lambda: bool(running.status("d").reason))
+
+    assert "cluster.lease_s" in running.status("d").reason
+    may_load.set()
+
+
 async def test_pause_of_the_whole_machine_ends_nobody(running: Running) -> None:
     """Suspended and resumed, everyone is as alive as before."""
     await running.supervisor.launch()

@@ -224,3 +224,10 @@ def test_what_is_wrong_with_texts_is_said_before_a_target_is_loaded(
     with pytest.raises(CommandFailed, match=message) as caught:
         train("dspark", given)
     assert caught.value.exit_code == USAGE
+
+
+def test_a_file_is_what_its_last_ending_says(tmp_path: Path) -> None:
+    """A plain text whose name has the other ending within is no JSON lines."""
+    file = tmp_path / "about.jsonl.txt"
+    file.write_text("Two words.\n")
+    assert [one.text for one in read_file(file)] == ["Two words."]
