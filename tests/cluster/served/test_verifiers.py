@@ -58,7 +58,7 @@ async def served(folder: Path, serve: Serve, *, lockstep: bool) -> AsyncIterator
             incarnation=1,
             model_name="m",
             # Who waits for nobody must be slow enough for drafters to be in time.
-            engine=engine if lockstep else replace(engine, device="emulated:15ms+1us"),
+            engine=engine if lockstep else replace(engine, device="emulated:8ms+1us"),
             lockstep=lockstep,
             adaptive=False,
         )
