@@ -251,7 +251,9 @@ class ActorSupervisor:
         since_s = self._clock_s()
         how = await running.run()
         # Of a process that was ended from here Ray says that it died unexpectedly.
-        return _Death(reason=f"ended: {self._killed_for or how}", served_s=self._clock_s() - since_s)
+        return _Death(
+            reason=f"ended: {self._killed_for or how}", served_s=self._clock_s() - since_s
+        )
 
     def _serves(self, started: Started) -> None:
         self._has_served = True

@@ -310,7 +310,9 @@ class Supervisor:
                 for actor in (*self._actors.values(), *self._leaving.values()):
                     if actor.spec.name != member.name:
                         continue
-                    silent = f"silent for longer than {self._settings.lease_s:g} s (cluster.lease_s)"
+                    silent = (
+                        f"silent for longer than {self._settings.lease_s:g} s (cluster.lease_s)"
+                    )
                     await actor.kill(incarnation=member.incarnation, reason=silent)
 
 

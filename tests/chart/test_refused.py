@@ -52,6 +52,14 @@ REFUSED = [
     ("config.cluster.lease_s=0", "config.cluster.lease_s: Must be greater than or equal to 1"),
     ("config.cluster.placement=NEAR", "config.cluster.placement must be one of the following"),
     ("config.targets[0].dtype=int8", "config.targets.0.dtype must be one of the following"),
+    (
+        "config.targets[0].min_replicas=3,config.targets[0].max_replicas=2",
+        "config.targets[0]: min_replicas, replicas and max_replicas must rise in this order",
+    ),
+    (
+        "config.targets[0].replicas=2,config.targets[0].max_replicas=1",
+        "config.targets[0]: min_replicas, replicas and max_replicas must rise in this order",
+    ),
     ("config.targets[0].num_slots=0", "config.targets.0.num_slots: Must be greater than"),
     (
         "config.speculation.max_nodes=many",

@@ -146,6 +146,11 @@
 {{- range $kind := list "targets" "drafters" -}}
 {{- range $index, $actor := dig $kind list $.Values.config -}}
 {{- $place := printf "config.%s[%d]" $kind $index -}}
+{{- $start := get $actor "replicas" | default (get $actor "min_replicas" | default 1) | int -}}
+{{- $most := get $actor "max_replicas" | default $start | int -}}
+{{- if or (gt (get $actor "min_replicas" | default 1 | int) $start) (lt $most $start) -}}
+{{- fail (printf "%s: min_replicas, replicas and max_replicas must rise in this order" $place) -}}
+{{- end -}}
 {{- range $group, $amount := $actor.resources -}}
 {{- if not (hasKey $workers $group) -}}
 {{- fail (printf "%s.resources names %q, and no group of workers is called so; there are: %s" $place $group (keys $workers | sortAlpha | join ", ")) -}}
@@ -166,10 +171,9 @@
 {{- if gt (float64 $amount) (float64 $settings.actors) -}}
 {{- fail (printf "%s.resources asks for %v of %q, and a pod of workers.%s offers %v (actors)" $place $amount $group $group $settings.actors) -}}
 {{- end -}}
-{{- $count := dig "max_replicas" (dig "replicas" (dig "min_replicas" 1 $actor) $actor) $actor -}}
 {{- range $kind, $each := dict "" $amount "GPUs" $needsGpus "CPUs" $needsCpus -}}
 {{- $key := printf "%s/%s" $group $kind -}}
-{{- $_ := set $wanted $key (addf (mulf $each $count) (get $wanted $key | default 0.0)) -}}
+{{- $_ := set $wanted $key (addf (mulf $each $most) (get $wanted $key | default 0.0)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
