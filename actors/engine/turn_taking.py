@@ -6,8 +6,10 @@ import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 MPS_FOLDER = "CUDA_MPS_PIPE_DIRECTORY"
 """Environment variable: where NVIDIA's Multi-Process Service listens, if not in `DEFAULT_MPS_FOLDER`."""
@@ -56,6 +58,8 @@ def compute_device(
         )
     if device.type != "cuda" or _has_mps():
         return ComputeDevice("")
+    import torch  # Drafters without a model need none.
+
     return ComputeDevice(str(torch.cuda.get_device_properties(device).uuid))
 
 

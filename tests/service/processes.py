@@ -141,6 +141,11 @@ def serving(service: ServiceProcess) -> Iterator[None]:
                 process.kill()
 
 
+def has_torch(pid: int) -> bool:
+    """Whether a process has loaded PyTorch."""
+    return any("libtorch" in region.path for region in psutil.Process(pid).memory_maps())
+
+
 def still_running(processes: Sequence[psutil.Process]) -> list[str]:
     """Those that have not ended; a zombie has."""
     left = []

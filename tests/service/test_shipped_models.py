@@ -22,7 +22,15 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
-from tests.service.processes import START_TIMEOUT_S, ServiceProcess, run, serving, start, until
+from tests.service.processes import (
+    START_TIMEOUT_S,
+    ServiceProcess,
+    has_torch,
+    run,
+    serving,
+    start,
+    until,
+)
 
 from outrider.actors import demo
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
@@ -97,12 +105,7 @@ def problem_of(client: Client, name: str) -> str:
 
 def test_only_models_need_torch(service: ServiceProcess) -> None:
     """The coordinator has the target's tokenizer without it: it takes the time of a start and 230 MiB."""
-
-    def has_torch(actor: str) -> bool:
-        maps = psutil.Process(service.pid_of(actor)).memory_maps()
-        return any("libtorch" in region.path for region in maps)
-
-    assert {name: has_torch(name) for name in ("coordinator", "demo")} == {
+    assert {name: has_torch(service.pid_of(name)) for name in ("coordinator", "demo")} == {
         "coordinator": False,
         "demo": True,
     }

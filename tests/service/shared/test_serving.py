@@ -14,7 +14,13 @@ import grpc
 import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.service.processes import START_TIMEOUT_S, ServiceProcess, ray_folder, until
+from tests.service.processes import (
+    START_TIMEOUT_S,
+    ServiceProcess,
+    has_torch,
+    ray_folder,
+    until,
+)
 
 from outrider.v1 import generation_pb2, generation_pb2_grpc, sampling_pb2
 
@@ -135,6 +141,17 @@ def test_speculation_gives_the_plain_output(
     assert fast.tokens == plain.tokens
     assert fast.completion is not None
     assert fast.completion.speculation.accepted == fast.drafted
+
+
+def test_only_actors_with_a_model_load_torch(service: ServiceProcess) -> None:
+    """It takes seconds of a start and 250 MiB, which a drafter without a model does without, however much it has drafted."""
+    assert {
+        name: has_torch(service.pid_of(name)) for name in ("table", "near", "prompt_lookup")
+    } == {
+        "table": True,
+        "near": True,
+        "prompt_lookup": False,
+    }
 
 
 def test_one_page_tells_of_every_actor(
