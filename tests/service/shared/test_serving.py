@@ -144,7 +144,7 @@ def test_speculation_gives_the_plain_output(
 
 
 def test_only_actors_with_a_model_load_torch(service: ServiceProcess) -> None:
-    """It takes seconds of a start and 250 MiB, which a drafter without a model does without, however much it has drafted."""
+    """A drafter without a model saves its time at the start and its memory, however much it has drafted."""
     assert {
         name: has_torch(service.pid_of(name)) for name in ("table", "near", "prompt_lookup")
     } == {
