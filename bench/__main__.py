@@ -104,6 +104,7 @@ def main() -> None:
         metavar="WAY,...",
         help="always, adaptive: emulated; led, served: drafters",
     )
+    parser.add_argument("--lengths", metavar="KIND,...", help="of answers, equal or mixed: load")
     parser.add_argument(
         "--drafters", metavar="N", type=_whole(1), help="processes that draft: emulated"
     )
@@ -126,6 +127,7 @@ def main() -> None:
         "profiles": _listed(args.profiles),
         "laws": _listed(args.laws),
         "drafting": _listed(args.drafting),
+        "lengths": _listed(args.lengths),
         "drafters": args.drafters,
         "seed": args.seed,
         "count": args.count,

@@ -1,7 +1,7 @@
-"""Writes what follows from other files: the chart's `values.schema.json` and the table of values in its README.
+"""Writes what follows from other files: the chart's `values.schema.json`, the table of values in its README, dashboard and alerts.
 
 The schema is `values-schema.yaml` with the configuration's own schema in place of `config`; the table is the comments of
-`values.yaml`. Usage: `python -m helm.generate [--check]`; with `--check` it writes nothing and fails if a file is not current.
+`values.yaml`; dashboard and alerts are the service's own, since a chart has nothing from outside its folder. Usage: `python -m helm.generate [--check]`; with `--check` it writes nothing and fails if a file is not current.
 """
 
 from __future__ import annotations
@@ -18,15 +18,21 @@ from outrider.cluster.config.schema import schema
 
 HERE = Path(__file__).resolve().parent
 CHART = HERE / "outrider"
+METRICS = HERE.parent / "cluster" / "metrics"
 SCHEMA = CHART / "values.schema.json"
 README = CHART / "README.md"
 
 BEGIN = "<!-- values:begin -->"
 END = "<!-- values:end -->"
 
+COPIES = {
+    CHART / "dashboards" / "outrider.json": METRICS / "dashboards" / "outrider.json",
+    CHART / "alerts.yaml": METRICS / "alerts.yaml",
+}
+
 SET_BY_CHART = {
     "Config": ("security",),
-    "ServiceConfig": ("listen", "advertise", "coordinators"),
+    "ServiceConfig": ("listen", "advertise", "metrics", "coordinators"),
     "ClusterConfig": ("address", "auth", "internal_host", "local_resources", "local_dashboard"),
 }
 """Keys of the configuration that are not the user's here, by section."""
@@ -46,8 +52,18 @@ def values_schema() -> dict[str, Any]:
             del sections[section]["properties"][key]
     for section in ("Security", "Public", "Internal"):
         del sections[section]
+    _require(values, yaml.safe_load((CHART / "values.yaml").read_text()))
     values["definitions"] |= sections
     return values
+
+
+def _require(section: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """Marks what has a default as required: it is missing only where it was set to null, which templates could not read."""
+    section["required"] = sorted({*section.get("required", ()), *defaults})
+    for key, default in defaults.items():
+        said = section["properties"][key]
+        if isinstance(default, dict) and "properties" in said:
+            _require(said, default)
 
 
 def readme(text: str) -> str:
@@ -114,7 +130,7 @@ def outdated(*, write: bool) -> list[Path]:
     wanted = {
         SCHEMA: json.dumps(values_schema(), indent=1, sort_keys=True) + "\n",
         README: readme(README.read_text()),
-    }
+    } | {copy: source.read_text() for copy, source in COPIES.items()}
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     if write:
         for path in stale:

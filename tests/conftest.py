@@ -13,6 +13,9 @@ from hypothesis import HealthCheck, Phase, settings
 # Before torch is imported anywhere: tests share the cores with each other and with whatever else runs.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Nothing is fetched from anywhere. Names of models on a hub stand in configurations and charts.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
 # Tests start hundreds of processes, each of which would compile everything that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 

@@ -47,11 +47,12 @@ class Planner:
         sizes = np.minimum(np.maximum(state.settings.prefill_chunk - before, 0), waiting)
         prompts, sizes = prompts[sizes > 0], sizes[sizes > 0]
         decoding = rows[~is_prompt]
-        drafting = self._drafts(decoding)
+        num_drafted = int(np.count_nonzero(self.start.drafted(decoding)))
+        drafting = self._drafts(num_drafted)
         self._num_decoding = len(decoding)
         chosen: list[Chosen] = []
-        if drafting and len(decoding):
-            has = state.has_candidates(decoding)
+        has = state.has_candidates(decoding)
+        if drafting and (num_drafted or has.any()):
             out, left_s = decoding[:0], 0.0
             if self.start.fits_once(decoding).any():
                 is_busy = bool(has.any()) or len(prompts) > 0
@@ -82,15 +83,14 @@ class Planner:
 
     # -- the decisions ---------------------------------------------------------------------------------------------
 
-    def _drafts(self, decoding: Int64s) -> bool:
+    def _drafts(self, num_drafted: int) -> bool:
         """Whether drafters work."""
         if self._mode is None:
             return True
-        count = int(self.start.drafted(decoding).sum())
-        if not count:
+        if not num_drafted:
             self._last_end = None
             return True
-        drafts = self._mode.enter(count)
+        drafts = self._mode.enter(num_drafted)
         self._state.rest(is_resting=not drafts)
         return drafts
 
@@ -114,20 +114,25 @@ class Planner:
         """What drafters are told of the next pass, right after a round was committed."""
         state, table, start = self._state, self._state.table, self.start
         rows = done.rows_E[~done.over_E]
+        start.learn(pass_, self._last_end)
+        pass_s = now - pass_.began_s + start.mean_s
         has = state.has_candidates(rows)
         table.grows_S[rows] = ~has
+        if not len(pass_.tokens_N) and not start.drafted(rows).any():
+            # Nobody drafts for these sessions, so nobody is told of the next pass and it does not wait.
+            start.waiting.promised_s = 0.0
+            return TargetActivity(pass_s=pass_s, free_s=0.0, wait_s=0.0, floor=self._floor)
         # A session that lost its tree awaits the answer to this verdict: answers to earlier ones are for texts that did not come.
         tried = sizes_of(pass_.starts_E)[done.entries_E[~done.over_E]] > 0
         lost = rows[tried & ~has]
         table.heard_S[lost] = table.lengths_S[lost] - 1
-        start.learn(pass_, self._last_end)
         wait_s = start.next_s(pass_, rows, has, state.clock.at(now))
         free_s = 0.0
         if wait_s <= 0.0:
             num_rows = len(rows) + start.last_nodes
             free_s = state.cost.predict(num_rows, drafting=pass_.drafting)
         return TargetActivity(
-            pass_s=now - pass_.began_s + start.mean_s,
+            pass_s=pass_s,
             free_s=free_s,
             wait_s=wait_s,
             floor=self._floor,

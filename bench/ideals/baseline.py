@@ -71,7 +71,7 @@ class Baseline:
         """Decodes the prompts with continuous batching, so many at once.
 
         Args:
-            order: `concurrency`, `threads`, `max_tokens` and `prompts`.
+            order: `concurrency`, `threads`, `prompts`, and `lengths`, the tokens that each gets.
 
         Returns:
             `tokens_per_s`, `tokens` of each prompt, `first_token_s` and `token_s` of each request; or `unavailable`, why it
@@ -86,9 +86,9 @@ class Baseline:
     def _continuous(self, order: dict[str, Any]) -> dict[str, Any]:
         from transformers.generation.configuration_utils import ContinuousBatchingConfig
 
-        prompts, max_tokens = order["prompts"], order["max_tokens"]
+        prompts, lengths = order["prompts"], order["lengths"]
         concurrency = order["concurrency"]
-        pages = -(-(max(map(len, prompts)) + max_tokens) // PAGE) + 1
+        pages = -(-(max(map(len, prompts)) + max(lengths)) // PAGE) + 1
         config = ContinuousBatchingConfig(
             page_size=PAGE,
             num_blocks=pages * concurrency,
@@ -97,7 +97,7 @@ class Baseline:
             auto_switch_to_flash=False,
         )
         generation = GenerationConfig(  # type: ignore[no-untyped-call]
-            do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=max_tokens
+            do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=max(lengths)
         )
         began_s: dict[str, float] = {}
         numbers: dict[str, int] = {}
@@ -114,7 +114,7 @@ class Baseline:
                 name = f"request-{number}"
                 numbers[name], began_s[name] = number, time.perf_counter()
                 manager.add_request(
-                    ids, request_id=name, max_new_tokens=max_tokens, record_timestamps=True
+                    ids, request_id=name, max_new_tokens=lengths[number], record_timestamps=True
                 )
 
             started = time.perf_counter()

@@ -49,7 +49,11 @@ def delay(rows: Rows) -> str | None:
 def load(rows: Rows) -> str | None:
     """Throughput over requests at once, of the first target in the rows."""
     ordered = sorted(
-        (r for r in rows if (r["part"], r["temperature"]) == (rows[0]["part"], 0.0)),
+        (
+            row
+            for row in rows
+            if (row["part"], row["temperature"], row["lengths"]) == (rows[0]["part"], 0.0, "mixed")
+        ),
         key=lambda row: row["concurrency"],
     )
     if not ordered:
@@ -60,7 +64,7 @@ def load(rows: Rows) -> str | None:
         "continuous batching": [row["transformers"].get("tokens_per_s") for row in ordered],
     }
     return plot(
-        f"Throughput, target {ordered[0]['target']}",
+        f"Throughput, target {ordered[0]['target']}, answers of mixed lengths",
         [
             Series(
                 name=name,

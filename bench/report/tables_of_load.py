@@ -12,14 +12,27 @@ def load(rows: Rows) -> str:
     """Many requests at once."""
     if not rows:
         return ""
-    head = ["target", "at once", "plain, tokens/s", "Outrider, tokens/s", "ratio", "ideal", "η"]
+    head = [
+        "target",
+        "at once",
+        "lengths",
+        "plain, tokens/s",
+        "Outrider, tokens/s",
+        "ratio",
+        "ideal",
+        "η",
+    ]
     head += ["first token p50 / p99, ms (plain)", "a token p50 / p99, ms (plain)"]
     head += ["tokens per pass", "continuous batching, tokens/s", "over it"]
-    ordered = sorted(rows, key=lambda row: (row["layers"], row["temperature"], row["concurrency"]))
+    ordered = sorted(
+        rows,
+        key=lambda row: (row["layers"], row["temperature"], row["lengths"], row["concurrency"]),
+    )
     lines = [
         [
             row["target"],
             str(row["concurrency"]),
+            row["lengths"],
             f"{row['plain']['tokens_per_s']:.0f}",
             f"{row['speculative']['tokens_per_s']:.0f}",
             f"**{row['speed_up']:.2f}** ± {row['spread'] * row['speed_up']:.2f}",
@@ -43,8 +56,8 @@ def load(rows: Rows) -> str:
     )
     notes = [f"transformers' continuous batching did not run: {reason}." for reason in reasons]
     caption = (
-        f"A closed loop of so many requests, {first['max_tokens']} tokens each, {runs(rows)}; ratio ± half the distance between "
-        f"the least and the greatest of the runs; {machine(rows)}.{shared_cores(rows)} {unequal(ordered)}"
+        f"A closed loop of so many requests, {first['max_tokens']} tokens each, or from a third to five thirds of that where lengths are mixed, "
+        f"{runs(rows)}; ratio ± half the distance between the least and the greatest of the runs; {machine(rows)}.{shared_cores(rows)} {unequal(ordered)}"
     )
     return "\n\n".join([table(head, lines), caption, *notes])
 

@@ -115,7 +115,7 @@ def _place(row: dict[str, Any]) -> str:
     if "delay_ms" in row:
         what = f"{row['added_ms']:.3g} ms away"
     elif "concurrency" in row:
-        what = f"{row['concurrency']} at once"
+        what = f"{row['concurrency']} at once, {row['lengths']} lengths"
     else:
         what = str(row["target"])
     return f"{what}, T {row['temperature']:g}"

@@ -32,7 +32,7 @@ def crowd(
     enabled: bool,
     concurrency: int,
     temperature: float,
-    max_tokens: int,
+    lengths: Sequence[int],
 ) -> tuple[tuple[RequestSample, ...], Figures]:
     """Decodes every prompt once, all of them to their full length.
 
@@ -42,7 +42,7 @@ def crowd(
         enabled: Whether with speculation.
         concurrency: How many requests run at once.
         temperature: Of sampling.
-        max_tokens: Of each request; end-of-text is an ordinary token.
+        lengths: Tokens of each; end-of-text is an ordinary token.
 
     Returns:
         A sample for each prompt, in their order, and what they amount to.
@@ -52,11 +52,9 @@ def crowd(
         async with AsyncClient(address, timeout_s=REQUEST_S) as client:
             return await measure(
                 client,
-                [_request(prompt) for prompt in prompts],
+                [_request(*one) for one in zip(prompts, lengths, strict=True)],
                 seed=SEED,
-                sampling=SamplingOptions(
-                    temperature=temperature, max_tokens=max_tokens, ignore_eos=True
-                ),
+                sampling=SamplingOptions(temperature=temperature, ignore_eos=True),
                 speculation=SpeculationOptions(enabled=enabled),
                 concurrency=concurrency,
             )
@@ -65,9 +63,10 @@ def crowd(
     return samples, figures(samples, wall_s=wall_s)
 
 
-def _request(prompt: Prompt) -> Request:
+def _request(prompt: Prompt, max_tokens: int) -> Request:
     return Request(
         category=prompt.category,
         text=prompt.text,
         messages=tuple(prompt.request()["messages"]) if prompt.text is None else None,
+        max_tokens=max_tokens,
     )

@@ -32,7 +32,7 @@ async def measure(
         client: What to send through.
         prompts: What to send.
         seed: Of every request.
-        sampling: Everything else that decides the tokens.
+        sampling: Everything else that decides the tokens; a prompt may have another `max_tokens`.
         speculation: How to be fast.
         concurrency: How many requests run at once, at least 1.
         model: The target model.
@@ -82,6 +82,8 @@ async def _measure_one(
     on_event: Callable[[Event], None],
 ) -> RequestSample:
     """Runs one prompt and takes its times."""
+    if prompt.max_tokens is not None:
+        options = replace(options, max_tokens=prompt.max_tokens)
     ids: list[int] = []
     first_s = last_s = 0.0
     in_first = 0

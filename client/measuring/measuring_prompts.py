@@ -19,6 +19,8 @@ class Prompt:
     text: str | None = None
     tokens: tuple[int, ...] | None = None
     messages: tuple[Message, ...] | None = None
+    max_tokens: int | None = None
+    """Of the answer; None: as all the others."""
 
 
 def _ask(question: str) -> tuple[Message, ...]:

@@ -9,9 +9,9 @@ from outrider.actors.draft.choice.drafter_registry import (
     DRAFTERS,
     check_own,
     check_shape_of,
-    checkpoint_of,
     loading_method,
 )
+from outrider.actors.draft.on_states.known_formats import checkpoint_of
 from outrider.cluster.config.config_actors import DrafterConfig, TargetConfig
 from outrider.cluster.config.config_errors import ConfigProblem
 

@@ -67,7 +67,7 @@ class DraftProcess(Process):
         self._passes_on = passes_on or Machine(None)
         self._pass: DraftPass | None = None
         self._logits: Logits | None = None
-        self._ends = self._arrived = 0.0
+        self.pass_ends = self._arrived = 0.0
 
     # -- what comes in ---------------------------------------------------------------------------------------------
 
@@ -123,8 +123,8 @@ class DraftProcess(Process):
     def turn(self) -> float | None:
         """See `Process`. What arrives during a pass waits for its end, as in `DraftWorker`."""
         if self._pass is not None:
-            if self.now < self._ends:
-                return self._ends
+            if self.now < self.pass_ends:
+                return self.pass_ends
             self._conclude(self._pass)
             return self.now
         while self.inbox:
@@ -143,8 +143,8 @@ class DraftProcess(Process):
         self._logits = None if begun.batch is None else self.device.forward(begun.batch)
         model_s = self.device.pass_s - began_s
         self._pass = begun
-        self._ends = self._passes_on.run(self.now, model_s)
-        return self._ends
+        self.pass_ends = self._passes_on.run(self.now, model_s)
+        return self.pass_ends
 
     def _conclude(self, done: DraftPass) -> None:
         self._pass = None

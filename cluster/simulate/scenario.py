@@ -241,8 +241,8 @@ class Scenario(Section):
             raise ValueError(
                 f"there is no selector {self.selector!r}; there are {', '.join(SELECTORS)}"
             )
-        if not self.load and not self.waves:
-            raise ValueError("nobody asks for anything: load and waves are empty")
+        if not self.waves and not any(step.clients for step in self.load):
+            raise ValueError("nobody asks for anything: there are no waves, and no clients in load")
         return self
 
     def _check(self, fault: Fault) -> None:

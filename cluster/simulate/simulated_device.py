@@ -77,6 +77,7 @@ class SimulatedDevice(EmulatedEngine):
         self._own = self.table, self._laws_PV
         self.pass_s = 0.0
         """Seconds of passes so far."""
+        self.last_pass_s = 0.0
         self.num_passes = 0
 
     def mislead(self, model: str | None, *, is_over: bool = False) -> None:
@@ -101,9 +102,14 @@ class SimulatedDevice(EmulatedEngine):
         """See `Engine`. Returns at once and counts what the pass would have taken."""
         arrays = packed(batch)
         logits = self.compute(arrays)
-        self.pass_s += self.seconds_of(arrays)
+        self.last_pass_s = self.seconds_of(arrays)
+        self.pass_s += self.last_pass_s
         self.num_passes += 1
         return logits
+
+    def busy_s(self, now: float, pass_ends: float) -> float:
+        """Seconds of passes until now, without what is left of a last one that ends later."""
+        return self.pass_s - min(self.last_pass_s, max(pass_ends - now, 0.0))
 
     def clock(self) -> float:
         """Seconds that go by only while passes run: for measurements of passes at the start."""

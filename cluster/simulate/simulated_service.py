@@ -134,7 +134,10 @@ class SimulatedService:
                 if end in self.drafters and other in self.targets
             ),
             cpu_s={process.name: process.cpu_s for process in processes},
-            device_s={name: actor.device.pass_s for name, actor in actors.items()},
+            device_s={
+                name: actor.device.busy_s(self.scenario.seconds, actor.pass_ends)
+                for name, actor in actors.items()
+            },
             digest=self.record.digest,
             num_events=self.record.num_events,
         )

@@ -100,7 +100,7 @@ class TargetProcess(Process):
         self._computed: Computed | None = None
         self._events: deque[tuple[float, Event]] = deque()
         self._arrived = 0.0
-        self._began = self._ends = self._model_s = 0.0
+        self._began = self.pass_ends = self._model_s = 0.0
 
     # -- what comes in ---------------------------------------------------------------------------------------------
 
@@ -168,8 +168,8 @@ class TargetProcess(Process):
             self._events.popleft()
             self.core.take(event, self.now, arrived)
         if self._pass is not None and self._computed is not None:
-            if self.now < self._ends:
-                return self._ends
+            if self.now < self.pass_ends:
+                return self.pass_ends
             self._finish(self._pass, self._computed)
             return self.now
         decided = self.core.begin(self.now)
@@ -182,10 +182,10 @@ class TargetProcess(Process):
         self._computed = self.core.launch(decided)()
         self._model_s = self.device.pass_s - began_s
         self._pass, self._began = decided, self.now
-        self._ends = self._passes_on.run(self.now, max(self._model_s, TICK_S))
+        self.pass_ends = self._passes_on.run(self.now, max(self._model_s, TICK_S))
         # What was committed is told while the pass runs.
         self._send()
-        return self._ends
+        return self.pass_ends
 
     def _finish(self, pass_: Pass, computed: Computed) -> None:
         self._pass = self._computed = None

@@ -103,9 +103,9 @@ def test_drafting_is_that_of_the_row() -> None:
 
 
 def test_nothing_measured_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what to do."""
+    """With what to do, and no traceback."""
     monkeypatch.setattr(results, "read", lambda suite: [ROW])
-    with pytest.raises(RuntimeError, match="run `python -m bench emulated` first"):
+    with pytest.raises(SystemExit, match="run `python -m bench emulated` first"):
         next(predicted_suite.run(levels=[64]))
 
 

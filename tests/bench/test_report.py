@@ -62,6 +62,7 @@ def _load(concurrency: int) -> dict[str, Any]:
         "part": "shipped",
         "temperature": 0.0,
         "concurrency": concurrency,
+        "lengths": "mixed",
         "max_tokens": 48,
         "different": [],
         "plain": latency,

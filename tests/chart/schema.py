@@ -21,6 +21,7 @@ CUSTOM = {
     "RayJob": "ray.io/v1",
     "GRPCRoute": "gateway.networking.k8s.io/v1",
     "PodMonitor": "monitoring.coreos.com/v1",
+    "PrometheusRule": "monitoring.coreos.com/v1",
 }
 
 

@@ -14,6 +14,7 @@ from tests.chart.rendered import (
     pods,
     render,
     scenario,
+    scenario_file,
 )
 
 SERVICES = [name for name in SCENARIOS if name not in ("batch", "train")]
@@ -54,7 +55,7 @@ def test_port_is_one_value() -> None:
     serve = next(pod for pod in pods(objects) if pod.group == "coordinator").container("serve")
 
     assert only(objects, "Service")["spec"]["ports"][0]["port"] == 7000
-    assert serve["ports"] == [{"name": "grpc", "containerPort": 7000, "protocol": "TCP"}]
+    assert serve["ports"][0] == {"name": "grpc", "containerPort": 7000, "protocol": "TCP"}
     assert serve["readinessProbe"]["grpc"]["port"] == serve["startupProbe"]["grpc"]["port"] == 7000
     assert serve["livenessProbe"]["tcpSocket"]["port"] == 7000
     assert '"listen": "0.0.0.0:7000"' in file_of(objects, "service.json")
@@ -80,7 +81,7 @@ def test_internal_ports_are_reached_from_the_release_only(name: str) -> None:
         for rule in spec["ingress"]:
             if "ports" not in rule:
                 assert each == "demo-outrider"
-    assert _open_ports(objects, "demo-outrider") <= {8080}
+    assert _open_ports(objects, "demo-outrider") <= {8080, 9464}
     assert _open_ports(objects, "demo-outrider-operator") == {8265}
     assert _groups(objects, policies["demo-outrider-operator"]["podSelector"]) == ["head"]
     if name in SERVICES:
@@ -98,7 +99,7 @@ def test_clients_and_monitoring_are_whom_the_values_name() -> None:
     (rule,) = _policy(scenario("cpu"), "demo-outrider-clients")["ingress"]
     assert "from" not in rule
     assert len(_policy(scenario("cpu"), "demo-outrider")["ingress"]) == 1
-    assert _open_ports(scenario("two-gpu-types"), "demo-outrider") == {8080}
+    assert _open_ports(scenario("two-gpu-types"), "demo-outrider") == {8080, 9464}
 
 
 def test_air_gapped_pods_reach_each_other_and_names_only() -> None:
@@ -191,17 +192,38 @@ def test_route_leads_to_the_service() -> None:
 
 
 def test_monitor_finds_every_pod_that_has_metrics() -> None:
-    """Off unless asked for."""
+    """Ray's of every pod, and the service's page at the port that its configuration says. Off unless asked for."""
     objects = scenario("two-gpu-types")
     spec = only(objects, "PodMonitor")["spec"]
-    (endpoint,) = spec["podMetricsEndpoints"]
+    rays, page = (endpoint["port"] for endpoint in spec["podMetricsEndpoints"])
 
     assert _groups(objects, spec["selector"]) == [pod.group for pod in pods(objects)]
     for pod in pods(objects):
         if pod.is_ray:
             ports = pod.spec["containers"][0]["ports"]
-            assert endpoint["port"] in [each["name"] for each in ports]
+            assert rays in [each["name"] for each in ports]
+    serve = next(pod for pod in pods(objects) if pod.group == "coordinator").container("serve")
+    (port,) = [each["containerPort"] for each in serve["ports"] if each["name"] == page]
+    assert f'"metrics": "0.0.0.0:{port}"' in file_of(objects, "service.json")
     assert of_kind(scenario("cpu"), "PodMonitor") == []
+
+
+def test_page_of_metrics_can_be_elsewhere_or_away() -> None:
+    """Port, policy and monitor follow one value."""
+    asked = (
+        "--values",
+        str(scenario_file("two-gpu-types")),
+        "--set",
+        "prometheusRule.enabled=false",
+    )
+    elsewhere = render(*asked, "--set", "service.metricsPort=9999")
+    away = render(*asked, "--set", "service.metricsPort=0")
+
+    assert _open_ports(elsewhere, "demo-outrider") == {8080, 9999}
+    assert '"metrics": "0.0.0.0:9999"' in file_of(elsewhere, "service.json")
+    assert _open_ports(away, "demo-outrider") == {8080}
+    assert '"metrics"' not in file_of(away, "service.json")
+    assert len(only(away, "PodMonitor")["spec"]["podMetricsEndpoints"]) == 1
 
 
 def test_two_releases_do_not_find_each_others_pods() -> None:

@@ -14,6 +14,7 @@ from tests.chart.rendered import (
     CHART,
     NAME,
     NAMESPACE,
+    ROOT,
     SCENARIOS,
     Object,
     cluster_spec,
@@ -287,7 +288,17 @@ def test_dashboards_are_json_with_the_label_that_grafana_looks_for() -> None:
         if each["metadata"]["labels"].get("grafana_dashboard") == "1"
     ]
 
-    assert len(found) == len(list(CHART.glob("dashboards/*.json"))) > 0
+    assert len(found) == len(list(CHART.glob("dashboards/*.json"))) > 1
     for each in found:
         for text in each["data"].values():
             assert json.loads(text)["panels"]
+
+
+def test_alerts_are_those_of_the_service() -> None:
+    """As Prometheus has them from a file. Off unless asked for."""
+    (group,) = only(scenario("two-gpu-types"), "PrometheusRule")["spec"]["groups"]
+    shipped = yaml.safe_load((ROOT / "cluster" / "metrics" / "alerts.yaml").read_text())
+
+    assert [group] == shipped["groups"]
+    assert "{{ $labels.actor }}" in group["rules"][1]["annotations"]["summary"]
+    assert of_kind(scenario("cpu"), "PrometheusRule") == []

@@ -24,6 +24,9 @@ KINDS = ("*.safetensors", "pytorch_model*.bin", "*_lm_head.pt")
 MASK_FILE, MASK_TENSOR = "mask_embedding.pt", "mask_embedding"
 """A file with the row of the mask token alone, beside the others, and what the tensor in it is called here. DFlash nets have it that trained this row."""
 
+NET_FILES = ("config.json", *KINDS, MASK_FILE)
+"""Names of all files of a draft net."""
+
 COMPARED = 1 << 22
 """Numbers that are compared at a time."""
 

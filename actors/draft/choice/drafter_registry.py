@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from outrider.actors.draft import methods
+from outrider.actors.draft.checkpoints.net_place import folder_of_config
 from outrider.actors.draft.on_states.known_formats import (
-    FoundCheckpoint,
     check_fits,
+    checkpoint_of,
     config_of,
-    found_in,
     target_shape,
 )
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, TargetNeed
-from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.plugins import discover
 
@@ -57,25 +55,14 @@ def loading_method(model: str) -> str | None:
     )
 
 
-def checkpoint_of(model: str) -> FoundCheckpoint | None:
-    """The checkpoint of another project's format that a model is; None: it is none, or not on this machine.
-
-    Raises:
-        ValueError, OSError: There is no such folder, or it is a draft net of a kind that nothing here reads.
-    """
-    source = resolve_model(model)
-    return None if source.is_tabular or not source.is_local else found_in(Path(source.location))
-
-
 def own(model: str) -> Mapping[str, Any]:
-    """What the `config.json` of a model's folder holds; nothing if it is not on this machine.
+    """What the `config.json` of a model holds; nothing if it has none, or it is not to be had.
 
     Raises:
         ValueError, OSError: There is no such folder.
     """
-    source = resolve_model(model)
-    local = not source.is_tabular and source.is_local
-    return config_of(Path(source.location)) if local else {}
+    folder = folder_of_config(model)
+    return {} if folder is None else config_of(folder)
 
 
 def check_speaks(model: str, instead: str) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
+from outrider.actors.draft.checkpoints.net_place import folder_of_net
 from outrider.actors.draft.model.growing_drafter import num_nodes_of
 from outrider.actors.draft.on_states.net_folder import folder_digest
 from outrider.actors.draft.on_states.net_tables import BORROWED_HEAD
 from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.draft_settings import LOOKUP_SLOTS, DraftSettings
 from outrider.actors.draft.state.drafter_spec import LoadedDrafter
-from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.engine.load.priority import lower_priority
 from outrider.actors.engine.load.weights import own_weights
 from outrider.actors.engine.protocol import ModelSpec
@@ -46,15 +46,12 @@ def assembled(
     """
     engine = settings.engine
     assert engine is not None, "the settings were checked"
-    source = resolve_model(engine.model)
-    if source.is_tabular or not source.is_local:
-        raise ValueError(f"model {engine.model!r}: name the drafter's folder on this machine")
+    folder = folder_of_net(engine.model)
     if engine.num_threads is not None:
         torch.set_num_threads(engine.num_threads)
     device = torch.device(engine.device)
     if device.type == "cpu":
         lower_priority(engine.niceness)
-    folder = Path(source.location)
     net = load(folder)
     own_weights(net, device, tables={BORROWED_HEAD})
     net.to(device)

@@ -10,5 +10,5 @@ class BorrowedTables:
     """Of the method."""
 
     target: str = ""
-    """Where the target's embedding and head are: a folder, or demo:NAME. Empty: where the drafter's own
+    """Where the target's embedding and head are: a folder, a hub id, or demo:NAME. Empty: where the drafter's own
     configuration says; for another project's checkpoint, which says nothing, the service's target if it has one only."""

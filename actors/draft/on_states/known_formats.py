@@ -18,8 +18,10 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
 )
 from outrider.actors.draft.checkpoints.drafted_ids import ids_of_rows
 from outrider.actors.draft.checkpoints.library_fields import LIBRARY, kind_of
+from outrider.actors.draft.checkpoints.net_place import folder_of_config, folder_of_net
 from outrider.actors.draft.checkpoints.tensor_files import read_small, shapes_in
 from outrider.actors.draft.checkpoints.tensor_shapes import check_shapes
+from outrider.actors.engine.checkpoint.hub import CONFIG
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 from outrider.actors.speculation.plugins import discover
 
@@ -28,8 +30,6 @@ GROUP = "outrider.formats"
 
 FORMATS = discover(formats, CheckpointFormat, group=GROUP)
 """Every format that is told."""
-
-CONFIG = "config.json"
 
 LARGEST_CONFIG = 1 << 20
 """Bytes of a `config.json`, at most."""
@@ -111,6 +111,23 @@ def config_of(folder: Path) -> Mapping[str, Any]:
     return content
 
 
+def checkpoint_of(model: str) -> FoundCheckpoint | None:
+    """The checkpoint of another project's format that a model is; None: it is none, or not to be had.
+
+    Of a hub's model nothing but the configuration is downloaded to find out that it is none.
+
+    Raises:
+        ValueError, OSError: There is no such folder, or it is a draft net of a kind that nothing here reads.
+    """
+    folder = folder_of_config(model)
+    if folder is None:
+        return None
+    if resolve_model(model).is_local:
+        return found_in(folder)
+    told = Checkpoint(config=config_of(folder), read_shapes=dict)
+    return None if _format_of(told, folder) is None else found_in(folder_of_net(model))
+
+
 def found_in(folder: Path) -> FoundCheckpoint | None:
     """The format of a folder; None: none that is known, so it is one of ours or a language model.
 
@@ -119,13 +136,20 @@ def found_in(folder: Path) -> FoundCheckpoint | None:
         OSError: There is none.
     """
     checkpoint = Checkpoint(config=config_of(folder), read_shapes=lambda: shapes_in(folder))
+    known = _format_of(checkpoint, folder)
+    if known is None:
+        return None
+    return FoundCheckpoint(format=known, checkpoint=checkpoint, folder=folder)
+
+
+def _format_of(checkpoint: Checkpoint, folder: Path) -> CheckpointFormat | None:
     told = [one for one in FORMATS.values() if one.recognises(checkpoint)]
     if len(told) > 1:
         raise UnfitCheckpoint(
             f"{folder} may be {' or '.join(one.title for one in told)}; its {CONFIG} says both"
         )
     if told:
-        return FoundCheckpoint(format=told[0], checkpoint=checkpoint, folder=folder)
+        return told[0]
     if kind := kind_of(checkpoint):
         raise UnfitCheckpoint(
             f"{folder}: {LIBRARY} is {kind!r}, which nothing here reads; known are {', '.join(FORMATS)}"
@@ -136,10 +160,10 @@ def found_in(folder: Path) -> FoundCheckpoint | None:
 def target_shape(target: str) -> TargetShape | None:
     """The numbers of a target that a checkpoint has to fit; None: not known on this machine."""
     try:
-        source = resolve_model(target)
-        if source.is_tabular or not source.is_local:
+        folder = folder_of_config(target)
+        if folder is None:
             return None
-        whole = config_of(Path(source.location))
+        whole = config_of(folder)
     except (OSError, ValueError):
         return None
     config = whole.get("text_config") or whole

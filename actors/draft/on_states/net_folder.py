@@ -23,13 +23,13 @@ from outrider.actors.draft.checkpoints.tensor_files import (
 )
 from outrider.actors.draft.checkpoints.tensor_shapes import check_shape
 from outrider.actors.draft.on_states.known_formats import (
-    CONFIG,
     check_names,
     config_of,
     found_in,
 )
 from outrider.actors.draft.on_states.net_shape import NetShape
 from outrider.actors.draft.on_states.net_tables import draft_ids_of
+from outrider.actors.engine.checkpoint.hub import CONFIG
 
 WEIGHTS, CARD = "model.safetensors", "README.md"
 PIECE = 1 << 24

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +12,12 @@ import torch
 from safetensors import safe_open
 
 from outrider.actors.draft.checkpoints.checkpoint_format import Translation
-from outrider.actors.draft.checkpoints.tensor_files import pickled, read_tensors, weight_files
+from outrider.actors.draft.checkpoints.tensor_files import (
+    KINDS,
+    pickled,
+    read_tensors,
+    weight_files,
+)
 from outrider.actors.draft.checkpoints.tensor_shapes import check_shape
 from outrider.actors.draft.on_states.known_formats import FoundCheckpoint, found_in
 from outrider.actors.draft.on_states.net_folder import (
@@ -19,7 +25,11 @@ from outrider.actors.draft.on_states.net_folder import (
     number_table,
 )
 from outrider.actors.draft.on_states.net_tables import NetTables, draft_ids_of
+from outrider.actors.engine.checkpoint.hub import hub_folder
 from outrider.actors.engine.checkpoint.model_source import resolve_model
+
+INDEX = "model.safetensors.index.json"
+"""Says which file has which tensor, where there are several."""
 
 EMBEDDINGS = (
     "model.embed_tokens.weight",
@@ -156,18 +166,26 @@ def target_tables(target: str, *, vocab_size: int, width: int) -> tuple[torch.Te
         source = resolve_model(target)
     except ValueError as error:
         raise NetFolderError(str(error)) from error
-    if source.is_tabular or not source.is_local:
-        raise NetFolderError(
-            f"{target!r}: the drafter borrows the target's tables of tokens, so name a folder on this machine"
-        )
-    files = weight_files(Path(source.location))
+    if source.is_tabular:
+        raise NetFolderError(f"{target!r}: has no tables of tokens that a drafter could borrow")
+    folder = Path(source.location) if source.is_local else _downloaded(source.location)
+    files = weight_files(folder)
     embedding = _table(files, EMBEDDINGS, (vocab_size, width))
     if embedding is None:
-        raise NetFolderError(
-            f"{source.location}: none of {', '.join(EMBEDDINGS)} in its files of weights"
-        )
+        raise NetFolderError(f"{folder}: none of {', '.join(EMBEDDINGS)} in its files of weights")
     head = _table(files, HEADS, (vocab_size, width))
     return embedding, embedding if head is None else head
+
+
+def _downloaded(model_id: str) -> Path:
+    """The folder of the cache with those files of a hub's model that have its tables."""
+    try:
+        index = hub_folder(model_id, (INDEX,)) / INDEX
+        parts = json.loads(index.read_text())["weight_map"] if index.is_file() else {}
+        holding = {parts[name] for name in (*EMBEDDINGS, *HEADS) if name in parts}
+        return hub_folder(model_id, sorted(holding) or KINDS)
+    except (KeyError, TypeError, ValueError) as error:
+        raise NetFolderError(str(error)) from error
 
 
 def digest_of(embedding_VD: torch.Tensor, head_VD: torch.Tensor) -> str:

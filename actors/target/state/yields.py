@@ -37,6 +37,8 @@ def took(
     """
     table.bare_S[rows_E] = np.where(had_E, 0, table.bare_S[rows_E] + 1)
     begin(table, rows_E[~survives_E & (table.bare_S[rows_E] >= TRY_AGAIN)])
+    if not np.count_nonzero(had_E):
+        return
     rows, counts = rows_E[had_E], counts_E[had_E]
     share = 1.0 - np.where(survives_E[had_E], learning.ROUNDS, learning.PASSES)
     table.yields_S[rows] += share * (counts - table.yields_S[rows])

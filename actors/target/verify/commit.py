@@ -33,15 +33,16 @@ def commit(state: TargetState, pass_: Pass, walks: Walks, logits: Logits, *, now
     rows_E = pass_.rows_E[entries_E]
     tokens_ET = walks.tokens_ET[entries_E]
     counts_E, stopped_E = until_stop(table.stops_SK[rows_E], tokens_ET, walks.counts_E[entries_E])
-    nodes_ET = np.where(
-        np.arange(tokens_ET.shape[1]) < counts_E[:, None], walks.nodes_ET[entries_E], -1
-    )
-    entry, step = (nodes_ET >= 0).nonzero()
-    drawn = pass_.starts_E[entries_E[entry]] + nodes_ET[entry, step]
-    drawn_N = np.zeros(len(pass_.tokens_N), np.bool_)
-    drawn_N[drawn] = True
     origins_ET = np.full(tokens_ET.shape, OWN)
-    origins_ET[entry, step] = pass_.drafters_N[drawn]
+    drawn_N = np.zeros(len(pass_.tokens_N), np.bool_)
+    nodes_ET = np.full(tokens_ET.shape, -1)
+    if len(drawn_N):
+        is_walked_ET = np.arange(tokens_ET.shape[1]) < counts_E[:, None]
+        nodes_ET = np.where(is_walked_ET, walks.nodes_ET[entries_E], -1)
+        entry, step = (nodes_ET >= 0).nonzero()
+        drawn = pass_.starts_E[entries_E[entry]] + nodes_ET[entry, step]
+        drawn_N[drawn] = True
+        origins_ET[entry, step] = pass_.drafters_N[drawn]
     done = Round(
         entries_E=entries_E,
         rows_E=rows_E,

@@ -196,8 +196,7 @@ def _source_of(name: str, role: str = "target") -> ModelSource:
         source = resolve_model(name)
         if source.is_tabular:
             raise ValueError(f"{name!r} is a table, which has no hidden states")
-        if source.is_local:
-            check_speaks(name, "give the model that it drafts for")
+        check_speaks(name, "give the model that it drafts for")
     except (ValueError, OSError) as error:
         raise TrainError(f"{role} {name!r}: {error}") from error
     return source

@@ -99,7 +99,7 @@ def _decode(
         enabled=enabled,
         concurrency=level,
         temperature=0.0,
-        max_tokens=max_tokens,
+        lengths=[max_tokens] * len(prompts),
     )[1]
 
 

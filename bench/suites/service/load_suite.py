@@ -2,15 +2,18 @@
 
 A closed loop: so many requests run at any moment, each followed by the next prompt, until all are done. Ways by turns: the same
 engine with speculation off, with it on, and transformers' continuous batching with one thread on the same weights, prompts and
-numbers of requests. Parts are numbers of requests.
+numbers of requests. Parts are numbers of requests. Requests of equal length that begin together stay in step where each round gives
+each a token, and have their prompts read together; those of mixed lengths come one by one whatever the way, as those of users do.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
+from itertools import product
 from typing import Any
 
 from bench.figures.cpu import Cpu
@@ -21,7 +24,7 @@ from bench.ideals.law import Text, replay
 from bench.ideals.load_ideal import crowd_passes, load_efficiency
 from bench.report import where
 from bench.report.rows import spread as spread_of
-from bench.running.asked import requests_at_once, target_cost
+from bench.running.asked import among, requests_at_once, target_cost
 from bench.running.bench_prompts import Prompt, load
 from bench.running.bench_service import service
 from bench.running.child import Child
@@ -33,10 +36,13 @@ from outrider.client import Client
 from outrider.client.measuring.figures import Figures, RequestSample, differences
 from outrider.cluster.start.launch import RunningService
 
-KEYS = ("part", "concurrency", "temperature")
+KEYS = ("part", "concurrency", "temperature", "lengths")
 """What tells rows apart."""
 
-CHOICES = {"part": target_cost, "parts": requests_at_once}
+LENGTHS = ("equal", "mixed")
+"""Of the answers: all the same, or from a third to five thirds of that."""
+
+CHOICES = {"part": target_cost, "parts": requests_at_once, "lengths": among(LENGTHS)}
 """What its options may say."""
 
 LEVELS = ("1", "2", "4", "8", "16", "32", "64")
@@ -61,17 +67,19 @@ def run(
     draft: str = "demo:draft",
     part: str = "shipped",
     parts: Sequence[str] | None = None,
+    lengths: Sequence[str] = LENGTHS,
     temperatures: Sequence[float] = (0.0,),
     runs: int | None = None,
     is_quick: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """One row for each number of requests and temperature.
+    """One row for each number of requests, lengths of answers and temperature.
 
     Args:
         target: The target model.
         draft: The draft model.
         part: Which target cost, see `bench.running.targets`.
         parts: Requests at once.
+        lengths: `equal`, `mixed` or both.
         temperatures: Those that are measured.
         runs: Of each way.
         is_quick: Few and short requests.
@@ -98,9 +106,9 @@ def run(
                 enabled=enabled,
                 concurrency=4,
                 temperature=0.0,
-                max_tokens=16,
+                lengths=[16] * 4,
             )
-        for level in levels:
+        for level, kind in product(levels, lengths):
             for temperature in temperatures:
                 row = _measure(
                     running,
@@ -112,6 +120,7 @@ def run(
                     concurrency=level,
                     temperature=temperature,
                     max_tokens=16 if is_quick else 48,
+                    kind=kind,
                     runs=runs or (1 if is_quick else 3),
                 )
                 yield {"part": part, "target": model.label, "layers": model.layers, **row}
@@ -119,6 +128,15 @@ def run(
 
 def _cycle(prompts: Sequence[Prompt], count: int) -> list[Prompt]:
     return [prompts[number % len(prompts)] for number in range(count)]
+
+
+def lengths_of(kind: str, count: int, max_tokens: int) -> list[int]:
+    """Tokens of each answer: one of `LENGTHS`, with this mean."""
+    spread = 0 if kind == "equal" else 2 * max_tokens // 3
+    steps = [2 * number / max(count - 1, 1) - 1 for number in range(count)]
+    found = [max_tokens + round(spread * step) for step in steps]
+    random.Random(SEED).shuffle(found)
+    return found
 
 
 def _measure(
@@ -132,16 +150,13 @@ def _measure(
     concurrency: int,
     temperature: float,
     max_tokens: int,
+    kind: str,
     runs: int,
 ) -> dict[str, Any]:
     """The ways by turns."""
     ids = [prompt_ids(client, prompt) for prompt in prompts]
-    order = {
-        "concurrency": concurrency,
-        "threads": 1,
-        "max_tokens": max_tokens,
-        "prompts": ids,
-    }
+    lengths = lengths_of(kind, len(prompts), max_tokens)
+    order = {"concurrency": concurrency, "threads": 1, "lengths": lengths, "prompts": ids}
     rates: dict[str, list[float]] = {way: [] for way in (*WAYS, TRANSFORMERS)}
     told: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     theirs: list[dict[str, Any]] = []
@@ -156,7 +171,7 @@ def _measure(
             enabled=way == "speculative",
             concurrency=concurrency,
             temperature=temperature,
-            max_tokens=max_tokens,
+            lengths=lengths,
         )
 
     for way in WAYS:
@@ -186,6 +201,7 @@ def _measure(
         "temperature": temperature,
         "requests": len(prompts),
         "max_tokens": max_tokens,
+        "lengths": kind,
         "runs": runs,
         "different": different,
         "plain": medians(told["plain"]),

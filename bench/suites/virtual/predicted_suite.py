@@ -61,7 +61,8 @@ def run(
         is_quick: One row.
 
     Raises:
-        RuntimeError: Nothing was measured that is asked for, or a point takes far longer than measured.
+        SystemExit: Nothing was measured that is asked for.
+        RuntimeError: A point takes far longer than measured.
     """
     targets = None if profiles is None else [name.partition(":")[0] for name in profiles]
     wanted = {"level": levels, "profile": targets, "drafting": drafting}
@@ -72,7 +73,9 @@ def run(
         and all(values is None or row[key] in values for key, values in wanted.items())
     ]
     if not measured:
-        raise RuntimeError("nothing to predict: run `python -m bench emulated` first")
+        raise SystemExit(
+            "nothing to predict: bench/results/emulated.jsonl has no such row; run `python -m bench emulated` first"
+        )
     rows = []
     for row in measured[: 1 if is_quick else None]:
         rows.append(predicted(row))

@@ -54,7 +54,7 @@ def run(*, parts: Sequence[str] | None = None, is_quick: bool = False) -> Iterat
         is_quick: One row.
 
     Raises:
-        RuntimeError: Nothing was measured that is asked for.
+        SystemExit: Nothing was measured that is asked for.
     """
     measured = [
         row
@@ -62,7 +62,9 @@ def run(*, parts: Sequence[str] | None = None, is_quick: bool = False) -> Iterat
         if "part" in row and (parts is None or row["part"] in parts)
     ]
     if not measured:
-        raise RuntimeError("nothing to predict: run `python -m bench single` first")
+        raise SystemExit(
+            "nothing to predict: bench/results/single.jsonl has no such row; run `python -m bench single` first"
+        )
     for row in measured[: 1 if is_quick else None]:
         yield predicted(row)
 

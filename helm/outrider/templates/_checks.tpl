@@ -41,6 +41,9 @@
 {{- if and .Values.grpcRoute.enabled (ne .Values.mode "service") -}}
 {{- fail (printf "grpcRoute.enabled is true, and mode %s has no Service for clients" .Values.mode) -}}
 {{- end -}}
+{{- if and .Values.prometheusRule.enabled (not (include "outrider.metricsPort" .)) -}}
+{{- fail "prometheusRule.enabled is true, and there is no page of metrics: it needs mode service and service.metricsPort" -}}
+{{- end -}}
 {{- if and .Values.networkPolicy.enabled .Values.networkPolicy.egress.enabled .Values.ray.autoscaling.enabled (not .Values.networkPolicy.egress.rules) -}}
 {{- fail "networkPolicy.egress.rules is empty: the autoscaler must reach the Kubernetes API" -}}
 {{- end -}}
@@ -51,8 +54,14 @@
 {{- fail "security is set, and mode train serves nobody" -}}
 {{- end -}}
 {{- include "outrider.checkMounts" . -}}
-{{- if has (int .Values.service.port) (list 8080 52365) -}}
-{{- fail (printf "service.port is %d, where Ray listens in the same pod: take another" (int .Values.service.port)) -}}
+{{- range $key := list "port" "metricsPort" -}}
+{{- $port := get $.Values.service $key | int -}}
+{{- if has $port (list 8080 52365) -}}
+{{- fail (printf "service.%s is %d, where Ray listens in the same pod: take another" $key $port) -}}
+{{- end -}}
+{{- end -}}
+{{- if eq (int .Values.service.port) (int .Values.service.metricsPort) -}}
+{{- fail (printf "service.port and service.metricsPort are both %d" (int .Values.service.port)) -}}
 {{- end -}}
 {{- if and .Values.models.offline .Values.models.hubTokenSecret -}}
 {{- fail "models.hubTokenSecret is set, and models.offline forbids downloads" -}}

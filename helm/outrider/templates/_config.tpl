@@ -6,6 +6,9 @@
 {{- if $isService -}}
 {{- $_ := set $service "advertise" (printf "%s.%s.svc" (include "outrider.fullname" .) .Release.Namespace) -}}
 {{- end -}}
+{{- with include "outrider.metricsPort" . -}}
+{{- $_ := set $service "metrics" (printf "0.0.0.0:%s" .) -}}
+{{- end -}}
 {{- $cluster := dict "address" "auto" "auth" "token" "internal_host" "node" -}}
 {{- $_ := set $config "service" (merge $service ($config.service | default dict)) -}}
 {{- $_ := set $config "cluster" (merge $cluster ($config.cluster | default dict)) -}}
@@ -77,6 +80,13 @@ internal:
 - name: tokens
   secret: {secretName: {{ . | quote }}, defaultMode: 0440}
 {{- end }}
+{{- end -}}
+
+{{/* Port of the page of metrics, which the supervisor serves beside the coordinator; empty if there is none. */}}
+{{- define "outrider.metricsPort" -}}
+{{- if and (eq .Values.mode "service") .Values.service.metricsPort -}}
+{{- int .Values.service.metricsPort -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Seconds that running requests may go on after the service was told to end. */}}

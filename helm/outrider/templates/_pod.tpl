@@ -90,6 +90,9 @@ spec:
         {{- include "outrider.env" (dict "root" $root "settings" .settings "more" (include "outrider.serveEnv" $root)) | nindent 8 }}
       ports:
         - {name: grpc, containerPort: {{ int $values.service.port }}, protocol: TCP}
+        {{- with include "outrider.metricsPort" $root }}
+        - {name: service-metrics, containerPort: {{ . }}, protocol: TCP}
+        {{- end }}
       resources:
         {{- include "outrider.resources" .settings.serve.resources | nindent 8 }}
       {{- if $values.security.public.tlsSecret }}

@@ -92,6 +92,23 @@ def test_another_process_with_other_string_hashes_gives_the_same_digest(
     assert done.stdout.strip() == run(scenario, SimulatedMode.PIPELINED).digest, done.stderr
 
 
+def test_a_device_is_not_busy_for_longer_than_the_run(scenario: Scenario) -> None:
+    """Of a pass that the end cuts off counts what was before it."""
+    one = {"profile": "25ms+20us", "slots": 8}
+    alone = scenario.model_copy(
+        update={
+            "seconds": 0.11,
+            "machines": {},
+            "targets": [scenario.targets[0].model_copy(update={**one, "machine": None})],
+            "drafters": [],
+            "faults": [],
+            "waves": [],
+        }
+    )
+    (busy_s,) = run(alone, SimulatedMode.PLAIN).device_s.values()
+    assert 0.09 < busy_s <= 0.11
+
+
 def test_another_seed_gives_another_run(scenario: Scenario) -> None:
     """The digest sees what happens."""
     other = scenario.model_copy(update={"seed": 2})

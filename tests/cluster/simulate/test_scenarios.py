@@ -69,6 +69,7 @@ def test_bounds_of_short_scenarios_hold(name: str, seconds: float) -> None:
         ("prifile: x", "unknown key 'prifile'"),
         ("faults: [{at_s: 1, what: dies, who: nobody}]", "'nobody' of a fault is neither"),
         ("load: []", "nobody asks for anything"),
+        ("load: [{clients: 0}]", "nobody asks for anything"),
         ("targets: [{name: t, model: law:agree99, profile: 1ms}]", "there is no law"),
         ("targets: [{name: t, model: law:agree70, profile: h200-8b}]", "there is no profile"),
         ("faults: [{at_s: 1, what: explodes, who: t}]", "faults[0].what"),
