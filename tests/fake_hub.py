@@ -75,7 +75,13 @@ class FakeHub:
                     self.fetched.append(f"{owner}/{name}/{file}")
                 etag = f'"{hashlib.sha256(content).hexdigest()}"'
                 return 200, {"ETag": etag, "X-Repo-Commit": COMMIT}, content
-        return 404, {"X-Error-Code": "RepoNotFound"}, b""
+        return 404, {"X-Error-Code": self._missing(path)}, b""
+
+    def _missing(self, path: str) -> str:
+        """Whether a model is missing or a file of it, as the hub says it."""
+        folders = [one for one in self.folder.glob("*/*") if one.is_dir()]
+        is_known = any(f"/{one.parent.name}/{one.name}/" in path for one in folders)
+        return "EntryNotFound" if is_known else "RepoNotFound"
 
 
 def _json(said: object) -> tuple[int, dict[str, str], bytes]:

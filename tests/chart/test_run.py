@@ -65,8 +65,13 @@ class Release:
     @property
     def address(self) -> str:
         """Where the Service leads to."""
-        (port,) = self.pods["coordinator"].container("serve")["ports"]
-        return f"{self.hosts['coordinator'].address}:{port['containerPort']}"
+        return self.reached_at("grpc")
+
+    def reached_at(self, port: str) -> str:
+        """Where a port of the service's container is, by its name."""
+        ports = self.pods["coordinator"].container("serve")["ports"]
+        (number,) = [each["containerPort"] for each in ports if each["name"] == port]
+        return f"{self.hosts['coordinator'].address}:{number}"
 
     def client(self) -> Client:
         """A client with a certificate and a token."""
@@ -245,8 +250,7 @@ def test_rendered_containers_serve_a_client_start_again_and_drain(release: Relea
         what="the dashboards' metrics",
     )
 
-    page = f"http://{release.hosts['coordinator'].address}:9464/metrics"
-    assert "outrider_up" in _metrics(page)
+    assert "outrider_up" in _metrics(f"http://{release.reached_at('service-metrics')}/metrics")
 
     ray = release.machine.containers["coordinator", "ray-worker"]
     hook = ray.exec(

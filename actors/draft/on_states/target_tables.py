@@ -25,7 +25,7 @@ from outrider.actors.draft.on_states.net_folder import (
     number_table,
 )
 from outrider.actors.draft.on_states.net_tables import NetTables, draft_ids_of
-from outrider.actors.engine.checkpoint.hub import hub_folder
+from outrider.actors.engine.checkpoint.hub import CONFIG, hub_folder
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 
 INDEX = "model.safetensors.index.json"
@@ -180,7 +180,7 @@ def target_tables(target: str, *, vocab_size: int, width: int) -> tuple[torch.Te
 def _downloaded(model_id: str) -> Path:
     """The folder of the cache with those files of a hub's model that have its tables."""
     try:
-        index = hub_folder(model_id, (INDEX,)) / INDEX
+        index = hub_folder(model_id, (CONFIG, INDEX)) / INDEX
         parts = json.loads(index.read_text())["weight_map"] if index.is_file() else {}
         holding = {parts[name] for name in (*EMBEDDINGS, *HEADS) if name in parts}
         return hub_folder(model_id, sorted(holding) or KINDS)
