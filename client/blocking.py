@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from outrider.client.async_client import AsyncClient
 from outrider.client.blocking_stream import GenerationStream, RunningTrace
 from outrider.client.connection.access import Tls
 from outrider.client.connection.channel import DEFAULT_ADDRESS
 from outrider.client.connection.retry import RetryPolicy
-from outrider.client.connection.timeouts import (
-    CALL_TIMEOUT_S,
-    CONNECT_TIMEOUT_S,
-    REQUEST_TIMEOUT_S,
-)
+from outrider.client.connection.timeouts import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S
 from outrider.client.connection.waits import BlockingWaits, finished
-from outrider.client.messages.request_options import Message, SamplingOptions, SpeculationOptions
-from outrider.client.messages.results import Generation
-from outrider.client.messages.service_info import Health, ModelInfo, Status
-from outrider.client.timeline.timeline_model import Timeline
+
+_Args = ParamSpec("_Args")
+_Given = TypeVar("_Given")
+_Result = TypeVar("_Result")
 
 
 class _BlockingCore(AsyncClient):
     """The asyncio client whose coroutines never suspend."""
 
     _waits = BlockingWaits()
+
+
+def _turned(
+    method: Callable[Concatenate[AsyncClient, _Args], _Given], turn: Callable[[_Given], _Result]
+) -> Callable[Concatenate[Client, _Args], _Result]:
+    """The method of `Client` with the arguments and the documentation of that of `AsyncClient`.
+
+    Args:
+        method: Of `AsyncClient`.
+        turn: Makes what the blocking one gives of what it gives.
+    """
+
+    @wraps(method)
+    def turned(self: Client, /, *args: _Args.args, **kwargs: _Args.kwargs) -> _Result:
+        return turn(method(self._client, *args, **kwargs))
+
+    return turned
+
+
+def _blocking(
+    method: Callable[Concatenate[AsyncClient, _Args], Coroutine[Any, Any, _Result]],
+) -> Callable[Concatenate[Client, _Args], _Result]:
+    """The method that waits by blocking the thread."""
+    return _turned(method, finished)
 
 
 class Client:
@@ -88,175 +109,13 @@ class Client:
         """Closes the connections; running calls are cancelled."""
         finished(self._client.close())
 
-    def stream(
-        self,
-        prompt: str | None = None,
-        *,
-        tokens: Sequence[int] | None = None,
-        messages: Sequence[Message] | None = None,
-        model: str = "",
-        sampling: SamplingOptions | None = None,
-        speculation: SpeculationOptions | None = None,
-        resume: Sequence[int] = (),
-        model_fingerprint: str = "",
-        request_id: str | None = None,
-        timeout_s: float | None = None,
-    ) -> GenerationStream:
-        """Starts a generation and gives its events as they come. Nothing is sent before the first is asked for.
-
-        Args:
-            prompt: Text; exactly one of `prompt`, `tokens` and `messages` is given.
-            tokens: Token ids, taken as they are.
-            messages: A conversation, rendered by the model's chat template.
-            model: The target model; empty takes the service's first.
-            sampling: What decides each token.
-            speculation: How to be fast.
-            resume: Output tokens of this same request received earlier; needs `sampling.seed` and `model_fingerprint`.
-            model_fingerprint: Only this model may answer, as an `Admission` or a `ModelInfo` told it; empty takes any.
-            request_id: Names the request; default a fresh one.
-            timeout_s: Seconds for the whole, waits for room and resumes included; default the client's.
-
-        Raises:
-            InvalidRequest: The request cannot be sent as it is. Iterating raises the other errors.
-        """
-        started = self._client.stream(
-            prompt,
-            tokens=tokens,
-            messages=messages,
-            model=model,
-            sampling=sampling,
-            speculation=speculation,
-            resume=resume,
-            model_fingerprint=model_fingerprint,
-            request_id=request_id,
-            timeout_s=timeout_s,
-        )
-        return GenerationStream(started)
-
-    def generate(
-        self,
-        prompt: str | None = None,
-        *,
-        tokens: Sequence[int] | None = None,
-        messages: Sequence[Message] | None = None,
-        model: str = "",
-        sampling: SamplingOptions | None = None,
-        speculation: SpeculationOptions | None = None,
-        resume: Sequence[int] = (),
-        model_fingerprint: str = "",
-        request_id: str | None = None,
-        timeout_s: float | None = None,
-    ) -> Generation:
-        """Generates and returns the whole result. Arguments as of `stream`.
-
-        Raises:
-            OutriderError: By cause; see `errors.py`.
-        """
-        result = self._client.generate(
-            prompt,
-            tokens=tokens,
-            messages=messages,
-            model=model,
-            sampling=sampling,
-            speculation=speculation,
-            resume=resume,
-            model_fingerprint=model_fingerprint,
-            request_id=request_id,
-            timeout_s=timeout_s,
-        )
-        return finished(result)
-
-    def abort(self, request_id: str, *, timeout_s: float = CALL_TIMEOUT_S) -> bool:
-        """Ends a running request, at whichever address it runs. Idempotent.
-
-        Returns:
-            True if it was running.
-        """
-        return finished(self._client.abort(request_id, timeout_s=timeout_s))
-
-    def models(self, *, timeout_s: float = CALL_TIMEOUT_S) -> tuple[ModelInfo, ...]:
-        """The target models and what they offer."""
-        return finished(self._client.models(timeout_s=timeout_s))
-
-    def tokenize(
-        self,
-        text: str | None = None,
-        *,
-        messages: Sequence[Message] | None = None,
-        model: str = "",
-        add_special_tokens: bool | None = None,
-        timeout_s: float = CALL_TIMEOUT_S,
-    ) -> tuple[int, ...]:
-        """The token ids of a text or a conversation."""
-        ids = self._client.tokenize(
-            text,
-            messages=messages,
-            model=model,
-            add_special_tokens=add_special_tokens,
-            timeout_s=timeout_s,
-        )
-        return finished(ids)
-
-    def detokenize(
-        self,
-        ids: Sequence[int],
-        *,
-        model: str = "",
-        skip_special_tokens: bool | None = None,
-        timeout_s: float = CALL_TIMEOUT_S,
-    ) -> str:
-        """The text of token ids; bytes that are not UTF-8 become U+FFFD."""
-        text = self._client.detokenize(
-            ids, model=model, skip_special_tokens=skip_special_tokens, timeout_s=timeout_s
-        )
-        return finished(text)
-
-    def status(self, *, timeout_s: float = CALL_TIMEOUT_S) -> Status:
-        """Who serves, and how busy they are."""
-        return finished(self._client.status(timeout_s=timeout_s))
-
-    def start_trace(
-        self,
-        *,
-        request_id: str = "",
-        seconds: float = 60.0,
-        nodes: bool = False,
-        max_records: int = 0,
-    ) -> RunningTrace:
-        """Begins to record what every actor does, for a timeline.
-
-        Args:
-            request_id: A request, running or to come; the trace ends with it. Empty: the whole service.
-            seconds: The trace ends after this time in any case.
-            nodes: Records what became of each candidate, not only of how many.
-            max_records: The trace ends when it holds so many; 0: the service's own limit.
-
-        Raises:
-            InvalidRequest: A value does not fit its field. `result` raises the other errors.
-        """
-        started = self._client.start_trace(
-            request_id=request_id, seconds=seconds, nodes=nodes, max_records=max_records
-        )
-        return RunningTrace(started)
-
-    def trace(
-        self,
-        *,
-        request_id: str = "",
-        seconds: float = 60.0,
-        nodes: bool = False,
-        max_records: int = 0,
-    ) -> Timeline:
-        """Records what every actor does, for a timeline, and waits for its end. Arguments: as of `start_trace`.
-
-        Raises:
-            OutriderError: By cause; see `errors.py`.
-        """
-        timeline = self._client.trace(
-            request_id=request_id, seconds=seconds, nodes=nodes, max_records=max_records
-        )
-        return finished(timeline)
-
-    def health(self, service: str = "", *, timeout_s: float = CALL_TIMEOUT_S) -> Health:
-        """What `grpc.health.v1` says; an unknown service is an answer, not an error."""
-        return finished(self._client.health(service, timeout_s=timeout_s))
+    stream = _turned(AsyncClient.stream, GenerationStream)
+    generate = _blocking(AsyncClient.generate)
+    abort = _blocking(AsyncClient.abort)
+    models = _blocking(AsyncClient.models)
+    tokenize = _blocking(AsyncClient.tokenize)
+    detokenize = _blocking(AsyncClient.detokenize)
+    status = _blocking(AsyncClient.status)
+    health = _blocking(AsyncClient.health)
+    start_trace = _turned(AsyncClient.start_trace, RunningTrace)
+    trace = _blocking(AsyncClient.trace)

@@ -93,7 +93,8 @@ class Access:
 
 
 class _Carrying:
-    """A channel whose calls carry metadata, made for each. No interceptor: with asyncio one puts a task before each message."""
+    """A channel whose calls carry metadata, made for each: those kinds of calls that the service has. No interceptor: with asyncio one
+    puts a task before each message."""
 
     def __init__(self, channel: Any, metadata: Callable[[], tuple[tuple[str, str], ...]]) -> None:
         self._channel = channel
@@ -107,16 +108,9 @@ class _Carrying:
         """See `grpc.Channel`."""
         return self._carrying(self._channel.unary_stream(*args, **kwargs))
 
-    def stream_unary(self, *args: Any, **kwargs: Any) -> Any:
+    def close(self) -> Any:
         """See `grpc.Channel`."""
-        return self._carrying(self._channel.stream_unary(*args, **kwargs))
-
-    def stream_stream(self, *args: Any, **kwargs: Any) -> Any:
-        """See `grpc.Channel`."""
-        return self._carrying(self._channel.stream_stream(*args, **kwargs))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._channel, name)
+        return self._channel.close()
 
     def _carrying(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def carry(*args: Any, **kwargs: Any) -> Any:

@@ -60,20 +60,6 @@ class OutriderError(Exception):
         self.field = field
         self.received_tokens = received_tokens
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (
-            _rebuild,
-            (
-                type(self),
-                self.message,
-                self.code,
-                self.request_id,
-                self.retry_after_s,
-                self.field,
-                self.received_tokens,
-            ),
-        )
-
 
 class InvalidRequest(OutriderError, ValueError):
     """The request is wrong; sending it again cannot help."""
@@ -203,23 +189,3 @@ def _details(error: grpc.RpcError) -> tuple[str | None, float | None]:
             elif detail.Unpack(advice):
                 retry_after_s = advice.retry_delay.ToNanoseconds() / 1e9
     return field, retry_after_s
-
-
-def _rebuild(
-    kind: type[OutriderError],
-    message: str,
-    code: grpc.StatusCode | None,
-    request_id: str | None,
-    retry_after_s: float | None,
-    field: str | None,
-    received_tokens: tuple[int, ...],
-) -> OutriderError:
-    """Makes an error again after pickling."""
-    return kind(
-        message,
-        code=code,
-        request_id=request_id,
-        retry_after_s=retry_after_s,
-        field=field,
-        received_tokens=received_tokens,
-    )
