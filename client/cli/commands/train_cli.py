@@ -112,10 +112,7 @@ def _command(module: ModuleType, spec: Any) -> Callable[..., None]:
 
     parameters = _flags(spec)
     parameters.append(_keyword("as_json", False, flags.AsJson))
-    changed: Any = run
-    changed.__signature__ = inspect.Signature(parameters)
-    changed.__annotations__ = {each.name: each.annotation for each in parameters}
-    return run
+    return flags.with_parameters(run, parameters)
 
 
 def _flags(spec: Any) -> list[inspect.Parameter]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from enum import StrEnum
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -58,15 +58,20 @@ def request_options(
                 parameters += groups[name].values()
             else:
                 parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-        changed: Any = run
-        del changed.__wrapped__
-        changed.__signature__ = own.replace(parameters=parameters)
-        changed.__annotations__ = {each.name: each.annotation for each in parameters} | {
-            "return": None
-        }
-        return run
+        return with_parameters(run, parameters)
 
     return decorate
+
+
+def with_parameters(
+    command: Callable[..., None], parameters: Sequence[inspect.Parameter]
+) -> Callable[..., None]:
+    """The command, of which typer reads these parameters in place of its own."""
+    changed: Any = command
+    vars(changed).pop("__wrapped__", None)
+    changed.__signature__ = inspect.Signature(parameters)
+    changed.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command
 
 
 def _flags(name: str, chosen: tuple[str, ...] | None) -> dict[str, inspect.Parameter]:

@@ -14,6 +14,7 @@ import typer
 
 from outrider.client.async_client import AsyncClient
 from outrider.client.blocking import Client
+from outrider.client.cli.shared.flags import with_parameters
 from outrider.client.connection.access import Tls
 from outrider.client.connection.channel import DEFAULT_ADDRESS
 from outrider.client.connection.timeouts import REQUEST_TIMEOUT_S
@@ -61,11 +62,7 @@ def connecting(command: Callable[..., None]) -> Callable[..., None]:
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for parameter in (*shared.values(), *others)
     ]
-    changed: Any = run
-    del changed.__wrapped__
-    changed.__signature__ = own.replace(parameters=parameters)
-    changed.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": None}
-    return run
+    return with_parameters(run, parameters)
 
 
 def _file(option: str, help_text: str) -> Any:
