@@ -1,25 +1,21 @@
-"""The wire forms of the roster and its members."""
+"""The wire forms of the roster and what is on it: messages whose fields have the names of ours."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from outrider.cluster.roster.roster import Absent, Member, ReplicaScale, Role, Roster
 from outrider.v1 import cluster_pb2
 
+Entry = TypeVar("Entry", Member, Absent, ReplicaScale)
+Message = TypeVar("Message", cluster_pb2.Member, cluster_pb2.Absent, cluster_pb2.Scale)
+
 
 def member_to_proto(member: Member) -> cluster_pb2.Member:
     """The wire form."""
-    return cluster_pb2.Member(
-        name=member.name,
-        role=cluster_pb2.Role.Value(f"ROLE_{member.role.name}"),
-        address=member.address,
-        incarnation=member.incarnation,
-        model=member.model,
-        pid=member.pid,
-        node_id=member.node_id,
-        internal_address=member.internal_address,
-        deployment=member.deployment,
-        is_draining=member.is_draining,
-    )
+    return _told(cluster_pb2.Member, member)
 
 
 def member_from_proto(message: cluster_pb2.Member) -> Member:
@@ -28,29 +24,11 @@ def member_from_proto(message: cluster_pb2.Member) -> Member:
     Raises:
         ValueError: The name, the address or the incarnation is absent, or the role is not known.
     """
-    role = _role(message.role)
+    member = _read(Member, message)
     for field in ("name", "address", "incarnation"):
-        if not getattr(message, field):
+        if not getattr(member, field):
             raise ValueError(f"member.{field} is absent")
-    return Member(
-        name=message.name,
-        role=role,
-        address=message.address,
-        incarnation=message.incarnation,
-        model=message.model,
-        pid=message.pid,
-        node_id=message.node_id,
-        internal_address=message.internal_address,
-        deployment=message.deployment,
-        is_draining=message.is_draining,
-    )
-
-
-def _role(value: int) -> Role:
-    roles: dict[int, Role] = {cluster_pb2.Role.Value(f"ROLE_{role.name}"): role for role in Role}
-    if value not in roles:
-        raise ValueError(f"member.role is {value}; expected one of {sorted(roles)}")
-    return roles[value]
+    return member
 
 
 def roster_to_proto(roster: Roster) -> cluster_pb2.Roster:
@@ -58,30 +36,10 @@ def roster_to_proto(roster: Roster) -> cluster_pb2.Roster:
     return cluster_pb2.Roster(
         version=roster.version,
         members=[member_to_proto(member) for member in roster.members],
-        absent=[
-            cluster_pb2.Absent(
-                name=absent.name,
-                role=cluster_pb2.Role.Value(f"ROLE_{absent.role.name}"),
-                model=absent.model,
-                state=absent.state,
-                reason=absent.reason,
-                restarts=absent.restarts,
-            )
-            for absent in roster.absent
-        ],
+        absent=[_told(cluster_pb2.Absent, absent) for absent in roster.absent],
         refused=roster.refused,
         last_refusal=roster.last_refusal,
-        scales=[
-            cluster_pb2.Scale(
-                entry=scale.entry,
-                role=cluster_pb2.Role.Value(f"ROLE_{scale.role.name}"),
-                least=scale.least,
-                most=scale.most,
-                wanted=scale.wanted,
-                reason=scale.reason,
-            )
-            for scale in roster.scales
-        ],
+        scales=[_told(cluster_pb2.Scale, scale) for scale in roster.scales],
     )
 
 
@@ -94,28 +52,25 @@ def roster_from_proto(message: cluster_pb2.Roster) -> Roster:
     return Roster(
         version=message.version,
         members=tuple(member_from_proto(member) for member in message.members),
-        absent=tuple(
-            Absent(
-                name=one.name,
-                role=_role(one.role),
-                model=one.model,
-                state=one.state,
-                reason=one.reason,
-                restarts=one.restarts,
-            )
-            for one in message.absent
-        ),
+        absent=tuple(_read(Absent, absent) for absent in message.absent),
         refused=message.refused,
         last_refusal=message.last_refusal,
-        scales=tuple(
-            ReplicaScale(
-                entry=scale.entry,
-                role=_role(scale.role),
-                least=scale.least,
-                most=scale.most,
-                wanted=scale.wanted,
-                reason=scale.reason,
-            )
-            for scale in message.scales
-        ),
+        scales=tuple(_read(ReplicaScale, scale) for scale in message.scales),
     )
+
+
+def _told(kind: Callable[..., Message], entry: Member | Absent | ReplicaScale) -> Message:
+    told: dict[str, Any] = {field.name: getattr(entry, field.name) for field in fields(entry)}
+    return kind(**{**told, "role": cluster_pb2.Role.Value(f"ROLE_{entry.role.name}")})
+
+
+def _read(kind: type[Entry], message: Any) -> Entry:
+    read: dict[str, Any] = {field.name: getattr(message, field.name) for field in fields(kind)}
+    return kind(**{**read, "role": _role(message.role)})
+
+
+def _role(value: int) -> Role:
+    roles: dict[int, Role] = {cluster_pb2.Role.Value(f"ROLE_{role.name}"): role for role in Role}
+    if value not in roles:
+        raise ValueError(f"member.role is {value}; expected one of {sorted(roles)}")
+    return roles[value]
