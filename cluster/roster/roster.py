@@ -6,6 +6,7 @@ once, and with the start that the supervisor expects; the version rises with eac
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NoReturn
@@ -151,6 +152,8 @@ class Registry:
 
     def __init__(self, *, lease_s: float) -> None:
         self.lease_s = lease_s
+        self.on_change: Callable[[], None] = lambda: None
+        """Called whenever the version has risen."""
         self._leases: dict[str, _Lease] = {}
         self._fences: dict[str, int] = {}
         self._draining: set[str] = set()
@@ -178,18 +181,18 @@ class Registry:
         """Tells how many actors there should be from now on."""
         if scales != self._scales:
             self._scales = scales
-            self._version += 1
+            self._changed()
 
     def note_absent(self, absent: Absent) -> None:
         """Tells of an actor that should be there and is not."""
         if self._absent.get(absent.name) != absent:
             self._absent[absent.name] = absent
-            self._version += 1
+            self._changed()
 
     def forget_absent(self, name: str) -> None:
         """The actor is there, or is not wanted any more."""
         if self._absent.pop(name, None) is not None:
-            self._version += 1
+            self._changed()
 
     def fence(self, name: str, *, incarnation: int) -> None:
         """Expects one start of `name` and no other from now on, and takes an earlier one off the roster."""
@@ -224,9 +227,9 @@ class Registry:
         if member.name in self._draining:
             member = replace(member, is_draining=True)
         held = self._leases.get(member.name)
-        if held is None or held.member != member:
-            self._version += 1
         self._leases[member.name] = _Lease(member, now_s + self.lease_s)
+        if held is None or held.member != member:
+            self._changed()
 
     def drain(self, name: str) -> None:
         """Tells everyone to give an actor no new sessions, also if it is yet to register."""
@@ -234,7 +237,7 @@ class Registry:
         lease = self._leases.get(name)
         if lease is not None and not lease.member.is_draining:
             lease.member = replace(lease.member, is_draining=True)
-            self._version += 1
+            self._changed()
 
     def renew(self, name: str, *, incarnation: int, now_s: float) -> bool:
         """Prolongs a lease. False: this start is not the registered one."""
@@ -267,9 +270,13 @@ class Registry:
     def _refuse(self, error: ValueError) -> NoReturn:
         self._refused += 1
         self._last_refusal = str(error)
-        self._version += 1
+        self._changed()
         raise error
 
     def _drop(self, name: str) -> None:
         del self._leases[name]
+        self._changed()
+
+    def _changed(self) -> None:
         self._version += 1
+        self.on_change()

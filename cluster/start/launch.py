@@ -23,7 +23,6 @@ from outrider.cluster.ray.ray_runtime import RayRuntime, RayUnavailable
 from outrider.cluster.roster.actor_status import ActorStatus
 from outrider.cluster.roster.roster import Role
 from outrider.cluster.start.local_checks import problems_here, unfit_files
-from outrider.cluster.supervise.restart_policy import RestartPolicy
 
 POLL_S = 0.2
 """How often the supervisor is asked how far it is."""
@@ -253,8 +252,8 @@ def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) ->
 
     from outrider.actors.process.logs import LogSettings
     from outrider.cluster.placement.placement import PlacementPolicy
-    from outrider.cluster.supervise.supervisor import SupervisorSettings
     from outrider.cluster.supervise.supervisor_actor import NAME, SupervisorActor
+    from outrider.cluster.supervise.supervisor_settings import SupervisorSettings
 
     cluster = config.cluster
     use_loopback = cluster.internal_host == "loopback" or (
@@ -265,7 +264,7 @@ def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) ->
         placement_timeout_s=cluster.placement_timeout_s,
         start_timeout_s=cluster.start_timeout_s,
         lease_s=cluster.lease_s,
-        restarts=RestartPolicy(**cluster.restarts.model_dump()),
+        restarts=cluster.restarts,
         logs=LogSettings(level=log_level, format=config.service.log_format),
         metrics=config.service.metrics,
         tls=config.security.internal.tls if config.security.internal is not None else None,

@@ -14,7 +14,6 @@ from typing import Any
 import structlog
 
 from outrider.actors.process.actor_runner import Identity, Started
-from outrider.actors.process.logs import LogSettings
 from outrider.actors.rpc.credentials import Credentials
 from outrider.cluster.placement.actor_host import (
     ActorCrashed,
@@ -24,10 +23,10 @@ from outrider.cluster.placement.actor_host import (
 )
 from outrider.cluster.placement.actor_specs import ActorSpec, for_start, listening_at
 from outrider.cluster.roster.actor_status import ActorState, ActorStatus
-from outrider.cluster.roster.cluster_service import ClusterServicer
 from outrider.cluster.roster.incarnations import Incarnations
-from outrider.cluster.roster.roster import Absent, Role
-from outrider.cluster.supervise.restart_policy import RestartCount, RestartPolicy
+from outrider.cluster.roster.roster import Absent, Registry, Role
+from outrider.cluster.supervise.restart_policy import RestartCount
+from outrider.cluster.supervise.supervisor_settings import SupervisorSettings
 
 KILL_TIMEOUT_S = 5.0
 """How long the end of a killed process is waited for."""
@@ -41,29 +40,6 @@ log = structlog.get_logger(__name__)
 
 class LaunchFailed(RuntimeError):
     """An actor could not be started; says which and why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupervisionSettings:
-    """What all actors of a service are kept alive by."""
-
-    supervisor: str
-    """Address of the supervisor's `ClusterService`."""
-
-    placement_timeout_s: float
-    """How long the actor may wait for a process."""
-
-    start_timeout_s: float
-    """How long it may then take to serve."""
-
-    restarts: RestartPolicy
-    """When it is started again."""
-
-    credentials: Credentials
-    """What the actor's calls carry, and calls to it must."""
-
-    logs: LogSettings
-    """How it writes logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +60,30 @@ class ActorSupervisor:
         spec: ActorSpec,
         *,
         host: ActorHost,
-        servicer: ClusterServicer,
+        registry: Registry,
         incarnations: Incarnations,
-        settings: SupervisionSettings,
+        settings: SupervisorSettings,
+        supervisor: str,
+        credentials: Credentials,
         clock_s: Callable[[], float],
     ) -> None:
+        """Args:
+        spec: What to keep.
+        host: Where it runs.
+        registry: Is told of it.
+        incarnations: Number its starts.
+        settings: Of the supervisor.
+        supervisor: Address of the supervisor's `ClusterService`.
+        credentials: What the actor's calls carry, and calls to it must.
+        clock_s: Monotonic time.
+        """
         self._spec = spec
         self._host = host
-        self._servicer = servicer
+        self._registry = registry
         self._incarnations = incarnations
         self._settings = settings
+        self._supervisor = supervisor
+        self._credentials = credentials
         self._clock_s = clock_s
         self._status = ActorStatus(name=spec.name, role=spec.role, model=spec.model)
         self._running: RunningActor | None = None
@@ -148,7 +138,7 @@ class ActorSupervisor:
     def retire(self) -> None:
         """Does not start the actor again when it ends; it takes no new sessions from now on."""
         self._is_retiring = True
-        self._servicer.drain(self._spec.name)
+        self._registry.drain(self._spec.name)
         if self._status.state is ActorState.SERVING:
             self._set(state=ActorState.DRAINING)
 
@@ -182,7 +172,7 @@ class ActorSupervisor:
         """One life of the actor, from fence to grave: why it ended."""
         self._killed_for = ""
         incarnation = self._incarnations.next()
-        self._servicer.fence(self._spec.name, incarnation=incarnation)
+        self._registry.fence(self._spec.name, incarnation=incarnation)
         self._set(state=ActorState.STARTING, incarnation=incarnation)
         running = await self._spawn(incarnation)
         self._running = running
@@ -192,7 +182,7 @@ class ActorSupervisor:
                 return _Death(reason="told to end")
             return await self._start_and_watch(running, serving)
         finally:
-            self._servicer.remove(self._spec.name, incarnation=incarnation)
+            self._registry.remove(self._spec.name, incarnation=incarnation)
             self._set(address="", pid=0, node_id="")
             if not self._is_ending:
                 if self._status.state is ActorState.SERVING:
@@ -206,7 +196,7 @@ class ActorSupervisor:
             self._spec,
             incarnation=incarnation,
             host=self._host.listen_host,
-            credentials=self._settings.credentials,
+            credentials=self._credentials,
         )
         identity = Identity(
             name=self._spec.name,
@@ -214,8 +204,8 @@ class ActorSupervisor:
             model=self._spec.model,
             incarnation=incarnation,
             deployment=self._spec.deployment,
-            supervisor=self._settings.supervisor,
-            credentials=self._settings.credentials,
+            supervisor=self._supervisor,
+            credentials=self._credentials,
             logs=self._settings.logs,
         )
         return await self._host.spawn(self._spec, settings, identity)
@@ -291,9 +281,9 @@ class ActorSupervisor:
     def _set(self, **changes: Any) -> None:
         status = self._status = replace(self._status, **changes)
         if status.state in (ActorState.SERVING, ActorState.DRAINING, ActorState.STOPPED):
-            self._servicer.forget_absent(status.name)
+            self._registry.forget_absent(status.name)
         else:
-            self._servicer.note_absent(
+            self._registry.note_absent(
                 Absent(
                     name=status.name,
                     role=status.role,

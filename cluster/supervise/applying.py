@@ -178,7 +178,7 @@ class Applier:
 
     def _note(self, found: dict[str, ReplicaScale]) -> None:
         self._scales = found
-        self._supervisor.servicer.note_scales(self.scales)
+        self._supervisor.servicer.registry.note_scales(self.scales)
 
 
 def _to_proto(change: Change) -> cluster_pb2.ApplyChange:

@@ -13,14 +13,14 @@ from dataclasses import replace
 
 import structlog
 
-from outrider.cluster.config.config_service import Autoscaling
+from outrider.cluster.config.config_service import Autoscaling, Restarts
 from outrider.cluster.placement.placement import PlacementError
 from outrider.cluster.roster.roster import ReplicaScale
 from outrider.cluster.supervise.actor_supervisor import LaunchFailed
 from outrider.cluster.supervise.applying import Applier
 from outrider.cluster.supervise.observed_load import LoadReading, LoadSample, Told, read, samples
 from outrider.cluster.supervise.replica_policy import UNPAID_S, ReplicaDecision, decide
-from outrider.cluster.supervise.restart_policy import RestartCount, RestartPolicy
+from outrider.cluster.supervise.restart_policy import RestartCount
 
 MAX_PAUSE_S = 600.0
 """Longest pause before room is looked for again: nodes that a person adds are found within it."""
@@ -150,7 +150,7 @@ class Autoscaler:
     def _failed(
         self, entry: str, decision: ReplicaDecision, error: str, settings: Autoscaling
     ) -> None:
-        policy = RestartPolicy(
+        policy = Restarts(
             backoff_s=settings.upscale_delay_s,
             max_backoff_s=max(MAX_PAUSE_S, settings.upscale_delay_s),
         )

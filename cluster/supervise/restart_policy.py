@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartPolicy:
-    """Pauses between the starts of one actor."""
-
-    backoff_s: float = 0.5
-    """Wait before the first restart; doubled with each further one in a row."""
-
-    max_backoff_s: float = 30.0
-    """Longest wait."""
-
-    healthy_after_s: float = 60.0
-    """The restarts of an actor that served this long are counted from zero."""
+from outrider.cluster.config.config_service import Restarts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +14,12 @@ class RestartCount:
     in_a_row: int = 0
     """Restarts since it last lived for `healthy_after_s`."""
 
-    def after_death(self, *, served_s: float, policy: RestartPolicy) -> RestartCount:
+    def after_death(self, *, served_s: float, policy: Restarts) -> RestartCount:
         """The count when an actor has died after serving for `served_s` seconds."""
         earlier = 0 if served_s >= policy.healthy_after_s else self.in_a_row
         return RestartCount(in_a_row=earlier + 1)
 
-    def wait_s(self, policy: RestartPolicy) -> float:
+    def wait_s(self, policy: Restarts) -> float:
         """Seconds to wait before the restart that this count asks for."""
         # The exponent is bounded because 2.0 ** 1024 overflows; no back-off needs 2 ** 30.
         doublings = min(self.in_a_row - 1, 30)

@@ -10,18 +10,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import grpc
 import structlog
 
-from outrider.actors.process.logs import LogSettings
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import bind, internal_server, serve_health
-from outrider.actors.rpc.tls import TlsFiles
 from outrider.cluster.config.host_port import join_host_port
 from outrider.cluster.metrics.federation import Federation
-from outrider.cluster.metrics.service_metrics import ServiceMetrics
+from outrider.cluster.metrics.metrics_endpoint import MetricsEndpoint
 from outrider.cluster.placement.actor_host import ActorHost
 from outrider.cluster.placement.actor_specs import ActorSpec, beside
 from outrider.cluster.roster import cluster_service
@@ -29,45 +27,16 @@ from outrider.cluster.roster.actor_status import ActorStatus
 from outrider.cluster.roster.cluster_service import ClusterServicer
 from outrider.cluster.roster.incarnations import Incarnations
 from outrider.cluster.roster.roster import Registry, Role
-from outrider.cluster.supervise.actor_supervisor import ActorSupervisor, SupervisionSettings
+from outrider.cluster.supervise.actor_supervisor import ActorSupervisor
 from outrider.cluster.supervise.changes import Change, Kind
 from outrider.cluster.supervise.leaving import see_off
-from outrider.cluster.supervise.restart_policy import RestartPolicy
+from outrider.cluster.supervise.supervisor_settings import SupervisorSettings
 from outrider.v1 import cluster_pb2_grpc
 
 EXPIRY_CHECK_S = 0.25
 """How often leases are looked at: a small part of the shortest lease, 1 s."""
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupervisorSettings:
-    """What a supervisor is told."""
-
-    host: str = "127.0.0.1"
-    """Host to listen on, as the actors reach it."""
-
-    placement_timeout_s: float = 60.0
-    """How long to wait for resources."""
-
-    start_timeout_s: float = 300.0
-    """How long an actor may take to serve."""
-
-    lease_s: float = 10.0
-    """An actor that is silent this long is replaced."""
-
-    restarts: RestartPolicy = field(default_factory=RestartPolicy)
-    """When a dead actor is started again."""
-
-    logs: LogSettings = field(default_factory=LogSettings)
-    """How the actors write logs."""
-
-    metrics: str | None = None
-    """HOST:PORT of the metrics over HTTP; None: not served."""
-
-    tls: TlsFiles | None = None
-    """Mutual TLS between the actors and with the supervisor; None: plain connections."""
 
 
 class Supervisor:
@@ -86,7 +55,9 @@ class Supervisor:
         self._settings = settings
         self._clock_s = clock_s
         self._credentials = Credentials.fresh(settings.tls)
-        self._servicer = ClusterServicer(Registry(lease_s=settings.lease_s), clock_s)
+        self._registry = Registry(lease_s=settings.lease_s)
+        self.servicer = ClusterServicer(self._registry, clock_s)
+        """The `ClusterService`."""
         self._configured: dict[str, ActorSpec] = {spec.name: spec for spec in specs}
         """What runs, as configured, by the configuration's names."""
         self._actors: dict[str, ActorSupervisor] = {}
@@ -98,14 +69,15 @@ class Supervisor:
         self._address = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._server: grpc.aio.Server | None = None
-        self._metrics = ServiceMetrics(
-            settings.metrics, self.status, self._servicer, self._credentials
-        )
+        self.federation = Federation(self.status, lambda: self._registry.roster, self._credentials)
+        """Asks every actor for its metrics."""
+        listen, page = settings.metrics, self.federation.page
+        self._endpoint = MetricsEndpoint(listen, page) if listen is not None else None
 
     @property
     def metrics_address(self) -> str:
         """HOST:PORT of the metrics over HTTP; empty if they are not served."""
-        return self._metrics.address
+        return self._endpoint.address if self._endpoint is not None else ""
 
     def status(self) -> tuple[ActorStatus, ...]:
         """Every actor, in the order of the configuration, the coordinators last; then those that are leaving."""
@@ -117,19 +89,9 @@ class Supervisor:
         return dict(self._configured)
 
     @property
-    def federation(self) -> Federation:
-        """Asks every actor for its metrics."""
-        return self._metrics.federation
-
-    @property
     def admin(self) -> tuple[str, Credentials]:
         """Address of the `ClusterService`, and what calls to it carry."""
         return self._address, self._credentials
-
-    @property
-    def servicer(self) -> ClusterServicer:
-        """The `ClusterService`."""
-        return self._servicer
 
     async def launch(self) -> str:
         """Starts everything: all at once, but coordinators serve once the workers do.
@@ -144,7 +106,8 @@ class Supervisor:
         address = self._address = await self._serve()
         for spec in self._specs:
             self._actors[spec.name] = self._supervise(spec)
-        await self._metrics.start()
+        if self._endpoint is not None:
+            await self._endpoint.start()
         await self._host.wait_for_room(
             self._specs, timeout_s=self._settings.placement_timeout_s, tell=self._wait_for
         )
@@ -211,7 +174,7 @@ class Supervisor:
         """Ends what a change that failed had begun to start. Why it failed is told to whoever asked for it; there is no such actor."""
         await asyncio.gather(*(actor.end(0.0) for actor in fresh))
         for actor in fresh:
-            self.servicer.forget_absent(actor.spec.name)
+            self._registry.forget_absent(actor.spec.name)
 
     def _forget(self, left: Iterable[ActorSupervisor]) -> None:
         for actor in left:
@@ -237,7 +200,9 @@ class Supervisor:
                 if (actor.status.role is Role.COORDINATOR) is is_coordinator
             )
             await asyncio.gather(*ending)
-        await self._metrics.stop()
+        if self._endpoint is not None:
+            await self._endpoint.stop()
+        await self.federation.close()
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -251,7 +216,7 @@ class Supervisor:
 
     async def _serve(self) -> str:
         server = internal_server(self._credentials)
-        cluster_pb2_grpc.add_ClusterServiceServicer_to_server(self._servicer, server)
+        cluster_pb2_grpc.add_ClusterServiceServicer_to_server(self.servicer, server)
         await serve_health(server, cluster_service.NAME)
         port = bind(server, join_host_port(self._settings.host, 0), self._credentials.tls)
         await server.start()
@@ -260,20 +225,14 @@ class Supervisor:
         return join_host_port(self._settings.host, port)
 
     def _supervise(self, spec: ActorSpec) -> ActorSupervisor:
-        settings = SupervisionSettings(
-            supervisor=self._address,
-            placement_timeout_s=self._settings.placement_timeout_s,
-            start_timeout_s=self._settings.start_timeout_s,
-            restarts=self._settings.restarts,
-            credentials=self._credentials,
-            logs=self._settings.logs,
-        )
         return ActorSupervisor(
             spec,
             host=self._host,
-            servicer=self._servicer,
+            registry=self._registry,
             incarnations=self._incarnations,
-            settings=settings,
+            settings=self._settings,
+            supervisor=self._address,
+            credentials=self._credentials,
             clock_s=self._clock_s,
         )
 
@@ -305,7 +264,9 @@ class Supervisor:
             await asyncio.sleep(EXPIRY_CHECK_S)
             # A process, a container or a whole machine can be suspended: silence during that says nothing of the others.
             paused_s = max(0.0, self._clock_s() - begun_s - EXPIRY_CHECK_S)
-            for member in self._servicer.expire(paused_s=paused_s):
+            # Renewals that came meanwhile are still to be read, so that time counts for nobody.
+            self._registry.prolong(paused_s)
+            for member in self._registry.expire(now_s=self._clock_s()):
                 log.warning("lease ended", actor=member.name, lease_s=self._settings.lease_s)
                 for actor in (*self._actors.values(), *self._leaving.values()):
                     if actor.spec.name != member.name:

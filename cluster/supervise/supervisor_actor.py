@@ -15,7 +15,8 @@ from outrider.cluster.roster.actor_status import ActorStatus
 from outrider.cluster.supervise.actor_supervisor import LaunchFailed
 from outrider.cluster.supervise.applying import Applier
 from outrider.cluster.supervise.autoscaler import Autoscaler
-from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
+from outrider.cluster.supervise.supervisor import Supervisor
+from outrider.cluster.supervise.supervisor_settings import SupervisorSettings
 
 NAME = "supervisor"
 """Its name in the service's Ray namespace."""

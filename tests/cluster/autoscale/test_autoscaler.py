@@ -19,7 +19,8 @@ from outrider.cluster.roster.roster import ReplicaScale, Role
 from outrider.cluster.supervise.applying import Applier
 from outrider.cluster.supervise.autoscaler import Autoscaler
 from outrider.cluster.supervise.observed_load import Told
-from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
+from outrider.cluster.supervise.supervisor import Supervisor
+from outrider.cluster.supervise.supervisor_settings import SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
 CONFIG: dict[str, Any] = {

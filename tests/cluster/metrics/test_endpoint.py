@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from outrider.cluster.metrics import service_metrics
-from outrider.cluster.metrics.service_metrics import MAX_REQUEST_BYTES, MetricsEndpoint
+from outrider.cluster.metrics import metrics_endpoint
+from outrider.cluster.metrics.metrics_endpoint import MAX_REQUEST_BYTES, MetricsEndpoint
 
 PAGE = "outrider_up 1.0\n"
 
@@ -44,7 +44,8 @@ class Serving:
 async def serving() -> AsyncIterator[Serving]:
     """Serves on a free port."""
     made = Serving()
-    made.address = await made.endpoint.start()
+    await made.endpoint.start()
+    made.address = made.endpoint.address
     yield made
     await made.endpoint.stop()
 
@@ -85,7 +86,7 @@ async def test_half_a_request_is_not_waited_for(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever sends nothing more is sent away."""
-    monkeypatch.setattr(service_metrics, "READ_S", 0.05)
+    monkeypatch.setattr(metrics_endpoint, "READ_S", 0.05)
     head, _ = await serving.ask(b"GET /metrics HT")
     assert head.split(" ")[1] == "408"
 
@@ -94,7 +95,7 @@ async def test_too_many_at_a_time_are_turned_away(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bound holds for connections that say nothing, too."""
-    monkeypatch.setattr(service_metrics, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(metrics_endpoint, "MAX_CONNECTIONS", 1)
     host, _, port = serving.address.rpartition(":")
     _, idle = await asyncio.open_connection(host, int(port))
     await asyncio.sleep(0.05)

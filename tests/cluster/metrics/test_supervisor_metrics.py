@@ -14,7 +14,8 @@ from tests.cluster.supervise.test_supervisor import QUICK, SPECS
 
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.roster.actor_status import ActorState
-from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
+from outrider.cluster.supervise.supervisor import Supervisor
+from outrider.cluster.supervise.supervisor_settings import SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
 SETTINGS = SupervisorSettings(restarts=QUICK, start_timeout_s=60.0, metrics="127.0.0.1:0")

@@ -48,7 +48,7 @@ async def test_the_end_of_an_actor_has_a_reason(end: str) -> None:
     cluster_pb2_grpc.add_ClusterServiceServicer_to_server(servicer, supervisor)
     port = bind(supervisor, "127.0.0.1:0")
     await supervisor.start()
-    servicer.fence("t", incarnation=5)
+    servicer.registry.fence("t", incarnation=5)
     server = Server()
     identity = Identity(
         name="t",
@@ -64,7 +64,7 @@ async def test_the_end_of_an_actor_has_a_reason(end: str) -> None:
     if end == "failure":
         server.fails.set()
     elif end == "fence":
-        servicer.fence("t", incarnation=6)
+        servicer.registry.fence("t", incarnation=6)
     else:
         await runner.stop(0.0)
     reason = await asyncio.wait_for(running, BOUND_S)

@@ -21,7 +21,7 @@ CREDENTIALS = Credentials.fresh()
 async def servicer() -> ClusterServicer:
     """An empty roster, to which one drafter may come."""
     servicer = ClusterServicer(Registry(lease_s=10.0))
-    servicer.fence("d", incarnation=5)
+    servicer.registry.fence("d", incarnation=5)
     return servicer
 
 
@@ -72,7 +72,7 @@ async def test_fenced_registration_is_a_failed_precondition(
     servicer: ClusterServicer, stub: cluster_pb2_grpc.ClusterServiceAsyncStub
 ) -> None:
     """By which the actor knows that it must end. An operator finds it by its address, which log and roster tell."""
-    servicer.fence("d", incarnation=6)
+    servicer.registry.fence("d", incarnation=6)
     with capture_logs() as lines, pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.Register(register(), timeout=60.0)
 

@@ -20,7 +20,8 @@ from outrider.cluster.start.apply import apply, watch
 from outrider.cluster.supervise import admin_file
 from outrider.cluster.supervise.admin_file import Admin
 from outrider.cluster.supervise.applying import Applier
-from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
+from outrider.cluster.supervise.supervisor import Supervisor
+from outrider.cluster.supervise.supervisor_settings import SupervisorSettings
 
 BEFORE: dict[str, Any] = {"targets": [{"model": "org/t", "replicas": 2}], "drafters": []}
 AFTER: dict[str, Any] = {"targets": [{"model": "org/t"}], "drafters": []}

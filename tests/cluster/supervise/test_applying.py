@@ -12,16 +12,17 @@ import pytest
 from tests.cluster.in_process import InProcessHost, crashes, refusals, until
 
 from outrider.actors.rpc.grpc_server import internal_channel
+from outrider.cluster.config.config_service import Restarts
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.placement.actor_specs import actor_specs
 from outrider.cluster.roster.actor_status import ActorState
 from outrider.cluster.roster.roster_wire import roster_from_proto
 from outrider.cluster.supervise.applying import Applier
-from outrider.cluster.supervise.restart_policy import RestartPolicy
-from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
+from outrider.cluster.supervise.supervisor import Supervisor
+from outrider.cluster.supervise.supervisor_settings import SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
-QUICK = RestartPolicy(backoff_s=0.01, max_backoff_s=0.02)
+QUICK = Restarts(backoff_s=0.01, max_backoff_s=0.02)
 BEFORE: dict[str, Any] = {
     "targets": [{"model": "org/t", "replicas": 2}],
     "drafters": [{"model": "org/d"}],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from outrider.cluster.supervise.restart_policy import RestartCount, RestartPolicy
+from outrider.cluster.config.config_service import Restarts
+from outrider.cluster.supervise.restart_policy import RestartCount
 
-POLICY = RestartPolicy(backoff_s=1.0, max_backoff_s=5.0, healthy_after_s=60.0)
+POLICY = Restarts(backoff_s=1.0, max_backoff_s=5.0, healthy_after_s=60.0)
 
 
 def test_waits_double_up_to_the_bound_and_never_end() -> None:
@@ -26,6 +27,6 @@ def test_a_long_life_starts_the_count_anew() -> None:
 
 def test_many_restarts_do_not_overflow() -> None:
     """The doubling is bounded before it is computed."""
-    policy = RestartPolicy()
+    policy = Restarts()
 
     assert RestartCount(in_a_row=10**5).wait_s(policy) == policy.max_backoff_s

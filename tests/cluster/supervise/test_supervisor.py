@@ -11,6 +11,7 @@ from tests.cluster.in_process import InProcessHost, crashes, refusals, until
 
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import internal_channel
+from outrider.cluster.config.config_service import Restarts
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.placement.actor_specs import actor_specs
 from outrider.cluster.placement.placement import PlacementError
@@ -19,11 +20,11 @@ from outrider.cluster.roster.roster import Roster
 from outrider.cluster.roster.roster_wire import roster_from_proto
 from outrider.cluster.supervise.actor_supervisor import LaunchFailed
 from outrider.cluster.supervise.changes import plan
-from outrider.cluster.supervise.restart_policy import RestartPolicy
-from outrider.cluster.supervise.supervisor import Supervisor, SupervisorSettings
+from outrider.cluster.supervise.supervisor import Supervisor
+from outrider.cluster.supervise.supervisor_settings import SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
-QUICK = RestartPolicy(backoff_s=0.01, max_backoff_s=0.02)
+QUICK = Restarts(backoff_s=0.01, max_backoff_s=0.02)
 SPECS = actor_specs(
     parse_config({"targets": [{"model": "t"}], "drafters": [{"model": "d"}]}, source="test")
 )

@@ -1,22 +1,16 @@
-"""The metrics of a service at its supervisor: the page, and the address where it is served, if anywhere.
-
-`GET /metrics` over HTTP is just enough of it for Prometheus and for people: one request a connection, bounded in size, time and number; answers are
-the page or a status line with a reason.
+"""`GET /metrics` over HTTP: just enough of it for Prometheus and for people. One request a connection, bounded in size, time and number;
+answers are the page or a status line with a reason.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 import structlog
 
-from outrider.actors.rpc.credentials import Credentials
 from outrider.cluster.config.host_port import join_host_port, split_host_port
-from outrider.cluster.metrics.federation import Federation
-from outrider.cluster.roster.actor_status import ActorStatus
-from outrider.cluster.roster.cluster_service import ClusterServicer
 
 PATH = "/metrics"
 
@@ -35,46 +29,6 @@ MAX_CONNECTIONS = 32
 log = structlog.get_logger(__name__)
 
 
-class ServiceMetrics:
-    """Serves the metrics of every actor over HTTP, or does nothing."""
-
-    def __init__(
-        self,
-        listen: str | None,
-        statuses: Callable[[], Sequence[ActorStatus]],
-        servicer: ClusterServicer,
-        credentials: Credentials,
-    ) -> None:
-        """Args:
-        listen: HOST:PORT; None: metrics are not served.
-        statuses: Every actor that should be there.
-        servicer: Knows who is.
-        credentials: What calls to actors carry.
-        """
-        self.address = ""
-        """Where it serves; empty if it does not."""
-        self.federation = Federation(statuses, lambda: servicer.roster, credentials)
-        """Asks the actors, also for others than Prometheus."""
-        self._endpoint = (
-            MetricsEndpoint(listen, self.federation.page) if listen is not None else None
-        )
-
-    async def start(self) -> None:
-        """Serves, if an address was given.
-
-        Raises:
-            OSError: The address cannot be bound.
-        """
-        if self._endpoint is not None:
-            self.address = await self._endpoint.start()
-
-    async def stop(self) -> None:
-        """Ends. Idempotent."""
-        if self._endpoint is not None:
-            await self._endpoint.stop()
-        await self.federation.close()
-
-
 class MetricsEndpoint:
     """Serves one page."""
 
@@ -83,17 +37,16 @@ class MetricsEndpoint:
         listen: HOST:PORT; port 0 takes a free one.
         page: Makes the page; bounded in time by itself.
         """
+        self.address = ""
+        """Where it serves, once it does."""
         self._host, self._port = split_host_port(listen)
         self._page = page
         self._server: asyncio.Server | None = None
         self._answers: set[asyncio.Task[None]] = set()
         """One for each connection."""
 
-    async def start(self) -> str:
+    async def start(self) -> None:
         """Serves.
-
-        Returns:
-            The address.
 
         Raises:
             OSError: It cannot be bound.
@@ -108,9 +61,8 @@ class MetricsEndpoint:
                 f"cannot serve metrics on {listen} (service.metrics): is the port taken? ({error})"
             ) from error
         port = self._server.sockets[0].getsockname()[1]
-        address = join_host_port(self._host, port)
-        log.info("metrics", url=f"http://{address}{PATH}")
-        return address
+        self.address = join_host_port(self._host, port)
+        log.info("metrics", url=f"http://{self.address}{PATH}")
 
     async def stop(self) -> None:
         """Ends. Idempotent."""
