@@ -85,7 +85,11 @@ class ActorHost(Protocol):
     async def spawn(
         self, spec: ActorSpec, settings: ActorSettings, identity: Identity
     ) -> RunningActor:
-        """Starts the process of an actor on the best node, as far as is known; it does nothing until `prepare`."""
+        """Starts the process of an actor on the best node, as far as is known; it does nothing until `prepare`.
+
+        Raises:
+            ActorCrashed: None can be asked for at the moment.
+        """
         ...
 
     async def lacking(self, spec: ActorSpec) -> str:

@@ -117,6 +117,14 @@ class RayActorHost:
 
     async def spawn(self, spec: ActorSpec, settings: ActorSettings, identity: Identity) -> RayActor:
         """Starts the process of an actor."""
+        try:
+            return await self._spawn(spec, settings, identity)
+        except RayError as error:  # The control store is slow or out of reach.
+            raise ActorCrashed(first_line(error)) from error
+
+    async def _spawn(
+        self, spec: ActorSpec, settings: ActorSettings, identity: Identity
+    ) -> RayActor:
         self._tenants.pop(spec.name, None)
         nodes = await living_nodes()
         targets = {one.node_id for one in self._tenants.values() if one.role is Role.TARGET}
@@ -160,7 +168,11 @@ class RayActorHost:
     async def lacking(self, spec: ActorSpec) -> str:
         """Why an actor has no process yet."""
         others = tuple(one for name, one in self._tenants.items() if name != spec.name)
-        return shortage((spec,), await living_nodes(), self._policy, others) or (
+        try:
+            nodes = await living_nodes()
+        except RayError as error:
+            return f"Ray does not tell its nodes: {first_line(error)}"
+        return shortage((spec,), nodes, self._policy, others) or (
             "other work holds the resources of the nodes that it may run on"
         )
 

@@ -174,7 +174,10 @@ class ActorSupervisor:
         incarnation = self._incarnations.next()
         self._registry.fence(self._spec.name, incarnation=incarnation)
         self._set(state=ActorState.STARTING, incarnation=incarnation)
-        running = await self._spawn(incarnation)
+        try:
+            running = await self._spawn(incarnation)
+        except ActorCrashed as error:
+            return _Death(reason=f"got no process: {error}")
         self._running = running
         try:
             if self._is_ending:

@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.cluster.in_process import InProcessHost, crashes, refusals, until
 
+from outrider.actors.process.actor_runner import Identity
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.config.config_service import Restarts
 from outrider.cluster.config.schema import parse_config
-from outrider.cluster.placement.actor_specs import actor_specs
+from outrider.cluster.placement.actor_host import ActorCrashed, RunningActor
+from outrider.cluster.placement.actor_specs import ActorSettings, ActorSpec, actor_specs
 from outrider.cluster.placement.placement import PlacementError
 from outrider.cluster.roster.actor_status import ActorState, ActorStatus
 from outrider.cluster.roster.roster import Roster
@@ -239,6 +241,28 @@ async def test_refusal_after_a_first_life_is_tried_again(running: Running) -> No
     )
 
     assert running.status("t").reason == ""
+
+
+async def test_an_actor_for_which_no_process_can_be_had_is_tried_again(running: Running) -> None:
+    """Where processes are asked for may be out of reach for a moment; that ends no actor for good."""
+    await running.supervisor.launch()
+    spawn, refused = running.host.spawn, list[str]()
+
+    async def out_of_reach(
+        spec: ActorSpec, settings: ActorSettings, identity: Identity
+    ) -> RunningActor:
+        if len(refused) < 2:
+            refused.append(spec.name)
+            raise ActorCrashed("the control store is out of reach")
+        return await spawn(spec, settings, identity)
+
+    running.host.spawn = out_of_reach  # type: ignore[method-assign]
+    await running.host.of("t")[0].die()
+    await until(lambda: bool(running.host.of("t")[1:]), timeout_s=20.0)
+    await until(lambda: running.status("t").state is ActorState.SERVING)
+
+    assert refused == ["t", "t"]
+    assert running.status("t").restarts == 3
 
 
 async def test_missing_resources_fail_the_launch(running: Running) -> None:
