@@ -81,9 +81,6 @@ class CoordinatorSettings:
     max_waiting: int = 256
     """Requests that wait for a slot, at most; the next one is refused with advice to retry."""
 
-    max_message_bytes: int = 4 * 1024 * 1024
-    """Size of a request on the wire, at most."""
-
     speculation: Speculation = field(default_factory=Speculation)
     """Options of a request that does not say."""
 
@@ -106,7 +103,3 @@ class CoordinatorSettings:
             )
         if self.max_waiting < 0:
             raise ValueError(f"max_waiting must be at least 0, got {self.max_waiting}")
-        if self.max_message_bytes < 1024:
-            raise ValueError(
-                f"max_message_bytes must be at least 1024, got {self.max_message_bytes}"
-            )

@@ -6,9 +6,7 @@ Read `gateway` for the way of a request, `sequence` and `session` for the way of
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -35,37 +33,14 @@ SERVICE = generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_n
 CANCEL_S = 1.0
 """Seconds that cancelled calls, and those that are no requests, have to end when the server stops."""
 
+MAX_REQUEST_BYTES = 4 * 1024 * 1024
+"""Size of a request on the wire, at most."""
+
 HEADROOM = 2
 """What gRPC lets pass, in units of the greatest request: what is above the one and below the other is told which field is too
 large; gRPC itself names none."""
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorMetrics:
-    """What a coordinator has done so far."""
-
-    loop_cpu_s: float
-    """Processor seconds of the thread that runs the event loop."""
-
-    process_cpu_s: float
-    """Processor seconds of the whole process."""
-
-    finished: int
-    """Requests that ended."""
-
-    target_breaks: int
-    """Streams to targets that broke."""
-
-    drafter_breaks: int
-    """Streams to drafters that broke."""
-
-    drafters_attached: int
-    """Times that a drafter was attached to a session."""
-
-    drafters_refused: int
-    """Times that a drafter refused a session."""
 
 
 class Coordinator:
@@ -130,7 +105,7 @@ class Coordinator:
         server = self._server = grpc.aio.server(
             interceptors=[TokenGuard(Tokens(Path(settings.tokens)))] if settings.tokens else [],
             options=[
-                ("grpc.max_receive_message_length", HEADROOM * settings.max_message_bytes),
+                ("grpc.max_receive_message_length", HEADROOM * MAX_REQUEST_BYTES),
                 ("grpc.so_reuseport", 1),
                 # Else a client that probes an idle stream is cut off after three probes.
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
@@ -138,9 +113,7 @@ class Coordinator:
                 ("grpc.keepalive_timeout_ms", 20_000),
             ],
         )
-        server.add_generic_rpc_handlers(
-            (handlers(gateway, max_request_bytes=settings.max_message_bytes),)
-        )
+        server.add_generic_rpc_handlers((handlers(gateway, max_request_bytes=MAX_REQUEST_BYTES),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if settings.reflection:
             reflection.enable_server_reflection(
@@ -163,7 +136,7 @@ class Coordinator:
         settings = self._settings
         self._peer_server = internal_server(settings.credentials)
         self._peer_server.add_generic_rpc_handlers(
-            (handlers(gateway, max_request_bytes=settings.max_message_bytes),)
+            (handlers(gateway, max_request_bytes=MAX_REQUEST_BYTES),)
         )
         serve_metrics(self._peer_server, self)
         port = bind(self._peer_server, settings.internal_listen, settings.credentials.tls)
@@ -215,21 +188,6 @@ class Coordinator:
         if self._gateway is None or self._links is None:
             return ()
         return CoordinatorCollector(self._gateway, self._links).collect()
-
-    async def metrics(self) -> CoordinatorMetrics:
-        """What was done so far. On the event loop, whose thread's time it tells."""
-        drafters = self._links.drafters.counts if self._links else {}
-        breaks = sum(one.breaks for one in self._links.counts.values()) if self._links else 0
-        drafter_breaks = sum(one.breaks for one in drafters.values())
-        return CoordinatorMetrics(
-            loop_cpu_s=time.thread_time(),
-            process_cpu_s=time.process_time(),
-            finished=self._gateway.num_finished if self._gateway else 0,
-            target_breaks=breaks - drafter_breaks,
-            drafter_breaks=drafter_breaks,
-            drafters_attached=sum(one.attached for one in drafters.values()),
-            drafters_refused=sum(one.refused for one in drafters.values()),
-        )
 
     def _on_defect(self, reason: str) -> None:
         self._failure = reason

@@ -21,6 +21,11 @@ class Front:
         )
         self.stub = generation_pb2_grpc.GenerationServiceStub(self.channel)
 
+    def counted(self, metric: str) -> dict[str, float]:
+        """What the coordinator has counted under this name, by the value of its label."""
+        (family,) = [one for one in self.coordinator.collect() if one.name.endswith(metric)]
+        return {value: one.value for one in family.samples for value in one.labels.values()}
+
     async def stop(self) -> None:
         """Ends both."""
         await self.channel.close()

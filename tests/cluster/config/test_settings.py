@@ -15,7 +15,6 @@ from outrider.cluster.config.coordinator_settings import CoordinatorSettings
     [
         {"default_max_tokens": 0},
         {"max_waiting": -1},
-        {"max_message_bytes": 10},
     ],
 )
 def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:

@@ -229,8 +229,7 @@ async def test_a_drafter_that_dies_is_steered_away_from_and_rejoins(
     await until(lambda: names_in(target.steers[-1]) == ["d0", "d1"])
     release(target)
     assert await running == EXPECTED
-    metrics = await front.coordinator.metrics()
-    assert metrics.drafter_breaks == 1
+    assert front.counted("link_breaks")["d0"] == 1
 
 
 async def test_a_drafter_that_refuses_is_left_out(
@@ -242,8 +241,7 @@ async def test_a_drafter_that_refuses_is_left_out(
     running = asyncio.ensure_future(run(front, ask()))
     await until(lambda: bool(target.steers))
     assert names_in(target.steers[-1]) == ["d1"]
-    metrics = await front.coordinator.metrics()
-    assert metrics.drafters_refused == 1
+    assert front.counted("drafters_refused")["d0"] == 1
     await drafters[0].stop()
     drafters[0].refuse = None
     await drafters[0].start(drafters[0].address)

@@ -242,9 +242,9 @@ async def test_the_target_comes_back_and_requests_go_on(together: Together, tabl
     together.target = await restarting
     assert ids == plain
     async with asyncio.timeout(60.0):
-        while not (await together.front.coordinator.metrics()).target_breaks:  # noqa: ASYNC110
+        while not together.front.counted("link_breaks")["target-0"]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-    assert (await together.front.coordinator.metrics()).target_breaks == 1
+    assert together.front.counted("link_breaks")["target-0"] == 1
 
 
 async def test_a_worker_that_fails_is_replaced_and_requests_go_on(
