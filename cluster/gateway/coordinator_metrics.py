@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from prometheus_client.core import Metric
 
@@ -14,30 +13,17 @@ from outrider.actors.metrics.families import (
     gauges,
     histogram,
 )
+from outrider.cluster.gateway.gateway import Gateway
 from outrider.cluster.links.draft_link import DraftLink
 from outrider.cluster.links.target_link import TargetLink
-from outrider.cluster.metrics.books import RequestBooks
 from outrider.cluster.requests.served_models import ServedModels
-
-
-class Front(Protocol):
-    """What the collector needs of the public service."""
-
-    @property
-    def books(self) -> RequestBooks:
-        """What was counted of requests."""
-        ...
-
-    def load(self) -> tuple[int, int]:
-        """Requests that are being decoded, and that wait."""
-        ...
 
 
 class CoordinatorCollector:
     """Reads what the coordinator has counted. On the event loop."""
 
-    def __init__(self, front: Front, links: ServedModels) -> None:
-        self._front = front
+    def __init__(self, gateway: Gateway, links: ServedModels) -> None:
+        self._gateway = gateway
         self._links = links
 
     def collect(self) -> Iterable[Metric]:
@@ -48,12 +34,12 @@ class CoordinatorCollector:
         yield from self._peers()
 
     def _load(self) -> Iterable[Metric]:
-        running, waiting = self._front.load()
+        running, waiting = self._gateway.load()
         yield gauge("num_requests_running", "Requests that are being decoded.", running)
         yield gauge("num_requests_waiting", "Requests that wait for a slot.", waiting)
 
     def _requests(self) -> Iterable[Metric]:
-        books = self._front.books
+        books = self._gateway.books
         yield counters(
             "requests",
             "Ended requests: completed, aborted, cancelled (the client went away), or the status that refused them.",
@@ -75,7 +61,7 @@ class CoordinatorCollector:
         )
 
     def _times(self) -> Iterable[Metric]:
-        books = self._front.books
+        books = self._gateway.books
         for name, help_, values in (
             (
                 "time_to_first_token_seconds",

@@ -70,12 +70,8 @@ class DraftLink(StreamLink[draft_pb2.DraftCommand, draft_pb2.DraftEvent, DraftSi
         self._on_up = on_up
         self._refusals = SeldomLog(log)
         self._waiting: dict[DraftSink, None] = {}
-        self._stub: draft_pb2_grpc.DraftServiceAsyncStub | None = None
-
-    @property
-    def stub(self) -> draft_pb2_grpc.DraftServiceAsyncStub | None:
+        self.stub: draft_pb2_grpc.DraftServiceAsyncStub | None = None
         """For other calls to the drafter, while the stream is up."""
-        return self._stub
 
     @property
     def has_room(self) -> bool:
@@ -123,11 +119,11 @@ class DraftLink(StreamLink[draft_pb2.DraftCommand, draft_pb2.DraftEvent, DraftSi
 
     async def refresh(self, timeout_s: float) -> bool:
         """Asks for the drafter's description again; False if it does not answer."""
-        if self._stub is None:
+        if self.stub is None:
             return False
         try:
             with telling_closed():
-                self.info = await self._stub.GetInfo(
+                self.info = await self.stub.GetInfo(
                     draft_pb2.GetDrafterInfoRequest(), timeout=timeout_s
                 )
         except (grpc.aio.AioRpcError, ChannelClosed):
@@ -144,14 +140,14 @@ class DraftLink(StreamLink[draft_pb2.DraftCommand, draft_pb2.DraftEvent, DraftSi
             )
         call = cast(BidiCall[draft_pb2.DraftCommand, draft_pb2.DraftEvent], stub.Sessions())
         await self._introduce(call, draft_pb2.DraftCommand(hello=self._hello))
-        self.info, self._stub = info, stub
+        self.info, self.stub = info, stub
         self.is_up = True
         log.info("drafter connected", drafter=self.name, address=self.address)
         self._on_up(self)
         try:
             await self._pump(call)
         finally:
-            self._stub = None
+            self.stub = None
             self._down(f"the stream to {self._called} broke")
 
     def _take(self, event: draft_pb2.DraftEvent) -> None:

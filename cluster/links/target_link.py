@@ -76,17 +76,13 @@ class TargetLink(StreamLink[target_pb2.SessionCommand, target_pb2.SessionEvent, 
         self._on_up = on_up
         self._on_down = on_down
         self._on_room = on_room
-        self._stub: target_pb2_grpc.TargetServiceAsyncStub | None = None
+        self.stub: target_pb2_grpc.TargetServiceAsyncStub | None = None
+        """For other calls to the target, while the stream is up."""
 
     @property
     def name(self) -> str:
         """The target's name; its address as long as it has not told."""
         return self.info.name if self.info is not None else self.address
-
-    @property
-    def stub(self) -> target_pb2_grpc.TargetServiceAsyncStub | None:
-        """For other calls to the target, while the stream is up."""
-        return self._stub
 
     @property
     def incarnation(self) -> int:
@@ -121,11 +117,11 @@ class TargetLink(StreamLink[target_pb2.SessionCommand, target_pb2.SessionEvent, 
 
     async def refresh(self, timeout_s: float) -> bool:
         """Asks for the target's description again; False if it does not answer."""
-        if self._stub is None:
+        if self.stub is None:
             return False
         try:
             with telling_closed():
-                self.info = await self._stub.GetInfo(
+                self.info = await self.stub.GetInfo(
                     target_pb2.GetTargetInfoRequest(), timeout=timeout_s
                 )
         except (grpc.aio.AioRpcError, ChannelClosed):
@@ -144,7 +140,7 @@ class TargetLink(StreamLink[target_pb2.SessionCommand, target_pb2.SessionEvent, 
         first = await self._introduce(call, target_pb2.SessionCommand(hello=self._hello))
         if first.hello.incarnation != info.incarnation:
             raise LinkBroken(f"{self._called} started again while it was asked")
-        self.info, self._stub = info, stub
+        self.info, self.stub = info, stub
         self.wants_drafters = True
         try:
             self._on_up(self)
@@ -152,7 +148,7 @@ class TargetLink(StreamLink[target_pb2.SessionCommand, target_pb2.SessionEvent, 
             log.info("target connected", target=info.name, address=self.address)
             await self._pump(call)
         finally:
-            self._stub = None
+            self.stub = None
             self._down(f"the stream to the target {info.name!r} broke")
 
     def _take(self, event: target_pb2.SessionEvent) -> None:

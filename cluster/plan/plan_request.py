@@ -81,10 +81,6 @@ class PlanDevice(Section):
         return min(self.slots, fitting)
 
 
-class PlanTarget(PlanDevice):
-    """The target model."""
-
-
 class PlanDrafter(PlanDevice):
     """A draft model that could be used."""
 
@@ -123,7 +119,8 @@ class PlanTraffic(Section):
 class PlanRequest(Section):
     """What a plan is made from."""
 
-    target: PlanTarget
+    target: PlanDevice
+    """The target model."""
     drafters: Annotated[tuple[PlanDrafter, ...], Field(min_length=1, strict=False)]
     traffic: PlanTraffic = PlanTraffic()
     nodes: Annotated[tuple[Nodes, ...], Field(min_length=1, strict=False)] = (2, 4, 8, 16)

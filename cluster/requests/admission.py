@@ -93,7 +93,8 @@ class AdmissionQueue:
     """The queue and the slots of every target."""
 
     def __init__(self, *, max_waiting: int) -> None:
-        self._max_waiting = max_waiting
+        self.max_waiting = max_waiting
+        """Requests that may wait. Who waits already goes on waiting when there come to be fewer."""
         self.routes = PrefixRoutes()
         """Which target has seen which beginnings of prompts."""
         self._slots: dict[str, int] = {}
@@ -111,10 +112,6 @@ class AdmissionQueue:
     def num_running(self) -> int:
         """Sequences that hold a slot."""
         return sum(map(len, self._held.values()))
-
-    def set_max_waiting(self, max_waiting: int) -> None:
-        """Changes the bound on the queue. Who waits already goes on waiting."""
-        self._max_waiting = max_waiting
 
     def set_target(self, target: str, num_slots: int) -> None:
         """Adds a target, or changes how many of its slots may be held."""
@@ -147,7 +144,7 @@ class AdmissionQueue:
             num_sequences: How many slots it wants.
             prompt: Its prompt's token ids, to send it where they are known. `forget` it when the request has ended.
         """
-        if len(self._queue) >= self._max_waiting and not (self._free() and not self._queue):
+        if len(self._queue) >= self.max_waiting and not (self._free() and not self._queue):
             return False
         self.routes.add(request, prompt)
         self._queue[request] = deque(

@@ -133,7 +133,7 @@ class ModelLinks:
         self.roster = roster
         members = roster.members
         coordinators = sum(m.role is Role.COORDINATOR for m in members)
-        self.slots.set_max_waiting(share(self._settings.max_waiting, coordinators))
+        self.slots.admission.max_waiting = share(self._settings.max_waiting, coordinators)
         ours = [m for m in members if m.role is Role.TARGET and self._is_ours(m)]
         targets = {m.address for m in ours}
         self._draining = {m.address for m in ours if m.is_draining}
@@ -146,6 +146,7 @@ class ModelLinks:
         for address in [a for a, link in self.targets.items() if a not in targets]:
             if not self.targets[address].is_up:
                 self._tasks.remove(f"target {address}")
+                self.slots.admission.remove_target(address)
                 del self.targets[address]
         self._limits = None
 
@@ -238,7 +239,7 @@ class ModelLinks:
         self._on_target_up()
 
     def _target_down(self, link: TargetLink) -> None:
-        self.slots.remove_target(link.address)
+        self.slots.admission.remove_target(link.address)
         if not self.is_ready:
             self._on_readiness(False)
             self._give_up = asyncio.get_running_loop().call_later(

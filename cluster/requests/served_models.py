@@ -162,7 +162,7 @@ class ServedModels:
     def forget(self, request: int) -> None:
         """A request has ended."""
         for links in self._every:
-            links.slots.forget(request)
+            links.slots.admission.routes.forget(request)
 
     def _readiness_of(self, model: str) -> Callable[[bool], None]:
         def tell(is_ready: bool) -> None:

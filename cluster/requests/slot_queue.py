@@ -29,14 +29,6 @@ class Slots:
         self.admission.set_target(target, num_slots)
         self._dispatch()
 
-    def remove_target(self, target: str) -> None:
-        """Takes a target out; its grants are void."""
-        self.admission.remove_target(target)
-
-    def set_max_waiting(self, max_waiting: int) -> None:
-        """Changes the bound on the queue."""
-        self.admission.set_max_waiting(max_waiting)
-
     def refused(self, grant: Grant) -> None:
         """The target had no slot for this grant after all. It says when that changes; it is asked again in any case."""
         before = self.admission.num_slots(grant.target)
@@ -46,10 +38,6 @@ class Slots:
     def _ask_again(self, target: str, num_slots: int) -> None:
         if 0 <= self.admission.num_slots(target) < num_slots:
             self.set_target(target, num_slots)
-
-    def forget(self, request: int) -> None:
-        """A request has ended."""
-        self.admission.routes.forget(request)
 
     def enqueue(self, request: int, num_sequences: int, prompt: Sequence[int] = ()) -> bool:
         """Queues the sequences of a request; False if the queue is full."""

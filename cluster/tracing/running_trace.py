@@ -129,7 +129,8 @@ class CoordinatorTrace:
                 self._reason = "records"
                 break
         self._outbox.ending.set()
-        await asyncio.wait([*self._followers.values(), _nothing()], timeout=END_S)
+        if self._followers:
+            await asyncio.wait(self._followers.values(), timeout=END_S)
         for running in self._requests.values():
             for span in running.recording.so_far():
                 tap.put(span)
@@ -172,10 +173,3 @@ class CoordinatorTrace:
                 self._followers[id(link)] = asyncio.create_task(
                     follow(link, self._outbox, self._recorder.clock_ns, nodes=self._request.nodes)
                 )
-
-
-def _nothing() -> asyncio.Future[None]:
-    """Something to wait for where there may be nothing else."""
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    future.set_result(None)
-    return future

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-import grpc
-
 from outrider.actors.exchange.option_fields import choice
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.policies import (
@@ -14,7 +12,7 @@ from outrider.actors.speculation.policies import (
     LengthChoice,
     RootPolicy,
 )
-from outrider.cluster.validation.status_codes import Refusal
+from outrider.cluster.validation.refusals import invalid
 from outrider.v1 import sampling_pb2
 
 Choice = TypeVar("Choice", LengthChoice, RootPolicy)
@@ -65,8 +63,9 @@ def _choice(
         return choice(options, name, kind)
     except ValueError as error:
         choices = ", ".join(one.value for one in kind)
-        raise _invalid(
-            name, f"{str(error).removeprefix(name).strip()}; choose among {choices}"
+        raise invalid(
+            f"speculation.{name}",
+            f"{str(error).removeprefix(name).strip()}; choose among {choices}",
         ) from None
 
 
@@ -79,8 +78,8 @@ def _roots(
     roots = _choice(options, "roots", RootPolicy, default)
     if roots is RootPolicy.TARGET and is_frozen:
         growing = ", ".join(v for v, method in VERIFIERS.items() if not method.needs_frozen_tree)
-        raise _invalid(
-            "roots",
+        raise invalid(
+            "speculation.roots",
             f"is 'target', and {verifier!r} tests tokens that were drawn from the draft model: roots that were "
             f"not would change the text's law; leave it out, or set speculation.verifier to one of {growing}",
         )
@@ -100,8 +99,8 @@ def _number(
         default: float = getattr(defaults, name)
         return default
     if length is not needed:
-        raise _invalid(
-            name,
+        raise invalid(
+            f"speculation.{name}",
             f"belongs to the draft length {needed.value!r}, and speculation.draft_length is {length.value!r}; "
             "change one of them",
         )
@@ -113,13 +112,8 @@ def _check_served(length: LengthChoice, served: Mapping[str, Sequence[LengthChoi
     if not served or any(not offered or length in offered for offered in served.values()):
         return
     offered = sorted({one.value for lengths in served.values() for one in lengths})
-    raise _invalid(
-        "draft_length",
+    raise invalid(
+        "speculation.draft_length",
         f"is {length.value!r}, which none of the drafters {', '.join(map(repr, served))} offers; "
         f"offered: {', '.join(offered)}",
     )
-
-
-def _invalid(name: str, problem: str) -> Refusal:
-    field = f"speculation.{name}"
-    return Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"{field} {problem}", field=field)
