@@ -17,6 +17,7 @@ import aiohttp
 from outrider.cluster.jobs.job_server import JobServer
 from outrider.cluster.process.command_failed import UNAVAILABLE, CommandFailed, Report
 from outrider.cluster.process.signals import Ending
+from outrider.cluster.ray.ray_errors import first_line
 
 POLL_S = 0.2
 """How often what has come is written, and a signal is looked for."""
@@ -138,8 +139,10 @@ class Follower:
     async def _catch_up(self) -> None:
         """Takes the rest of the log of a job that has ended, in one piece."""
         text = ""
-        with contextlib.suppress(OSError, RuntimeError):
+        try:
             text = await asyncio.to_thread(self._server.get_job_logs, self._job)
+        except (OSError, RuntimeError) as error:
+            self._report(f"the end of what {self._job} wrote did not come: {first_line(error)}")
         self._flush()  # what has come meanwhile
         self._write(text[self._num_characters :])
 

@@ -118,7 +118,7 @@ def submit(
     server = _connect(cluster, credentials)
     job = made.request.submission_id
     try:
-        _send(server, credentials, made)
+        _send(server, made)
     except KeyboardInterrupt:
         _say(
             f"interrupted while {job} was sent; `outrider submit{cluster.option} status {job}` knows"
@@ -128,7 +128,7 @@ def submit(
         _write(f"{job}\n")
         return 0
     _say(f"{job} is submitted to {server.get_address()}")
-    return _follow(server, cluster, credentials, job, stop_on_signal=stop_on_signal)
+    return _follow(server, cluster, job, stop_on_signal=stop_on_signal)
 
 
 def job_logs(
@@ -143,14 +143,11 @@ def job_logs(
     Raises:
         CommandFailed: There is no such job, or the cluster does not answer.
     """
-    credentials = cluster.credentials()
-    server = _connect(cluster, credentials)
-    _details(server, credentials, job)
+    server = _connect(cluster, cluster.credentials())
+    _details(server, job)
     if follow:
-        return _follow(server, cluster, credentials, job, stop_on_signal=stop_on_signal)
-    from outrider.cluster.jobs.job_server import asking
-
-    with asking(server.get_address(), credentials):
+        return _follow(server, cluster, job, stop_on_signal=stop_on_signal)
+    with server.asking():
         _write(server.get_job_logs(job))
     return 0
 
@@ -166,13 +163,10 @@ def jobs(cluster: JobCluster, job: str | None, *, ended: bool) -> tuple[dict[str
     Raises:
         CommandFailed: There is no such job, or the cluster does not answer.
     """
-    from outrider.cluster.jobs.job_server import asking
-
-    credentials = cluster.credentials()
-    server = _connect(cluster, credentials)
+    server = _connect(cluster, cluster.credentials())
     if job is not None:
-        return (_as_dict(_details(server, credentials, job)),)
-    with asking(server.get_address(), credentials):
+        return (_as_dict(_details(server, job)),)
+    with server.asking():
         found = [each for each in server.list_jobs() if each.submission_id]
     found.sort(key=lambda each: each.start_time or 0)
     return tuple(_as_dict(each) for each in found if ended or not each.status.is_terminal())
@@ -184,20 +178,17 @@ def stop(cluster: JobCluster, job: str, *, wait: bool = True) -> None:
     Raises:
         CommandFailed: There is no such job, it goes on for more than `STOP_S`, or the cluster does not answer.
     """
-    from outrider.cluster.jobs.job_server import asking
-
-    credentials = cluster.credentials()
-    server = _connect(cluster, credentials)
-    details = _details(server, credentials, job)
+    server = _connect(cluster, cluster.credentials())
+    details = _details(server, job)
     if details.status.is_terminal():
         _say(f"{job} has ended already: {details.status}")
         return
-    with asking(server.get_address(), credentials):
+    with server.asking():
         server.stop_job(job)
     if not wait:
         return
     deadline = time.monotonic() + STOP_S
-    while not (details := _details(server, credentials, job)).status.is_terminal():
+    while not (details := _details(server, job)).status.is_terminal():
         if time.monotonic() > deadline:
             raise CommandFailed(
                 f"{job} was told to end and has not within {STOP_S:g} s; it may still be draining",
@@ -213,10 +204,8 @@ def _connect(cluster: JobCluster, credentials: RayToken) -> JobServer:
     return connect(named_address(cluster.address, os.environ), credentials)
 
 
-def _send(server: JobServer, credentials: RayToken, made: Submission) -> None:
+def _send(server: JobServer, made: Submission) -> None:
     """Sends the archive, then the request."""
-    from outrider.cluster.jobs.job_server import asking
-
     request = made.request.as_dict()
     with tempfile.TemporaryDirectory(prefix="outrider-job-") as folder:
         if made.package is not None:
@@ -226,7 +215,7 @@ def _send(server: JobServer, credentials: RayToken, made: Submission) -> None:
         deadline = time.monotonic() + AGENT_S
         try:
             while True:
-                with asking(server.get_address(), credentials):
+                with server.asking():
                     try:
                         server.submit_job(**request)
                         return
@@ -245,13 +234,11 @@ def _send(server: JobServer, credentials: RayToken, made: Submission) -> None:
             raise CommandFailed(f"Ray refuses the request: {error}", USAGE) from error
 
 
-def _details(server: JobServer, credentials: RayToken, job: str) -> Any:
+def _details(server: JobServer, job: str) -> Any:
     """What Ray knows of a job."""
-    from outrider.cluster.jobs.job_server import asking
-
     checked_id(job)
     try:
-        with asking(server.get_address(), credentials):
+        with server.asking():
             return server.get_job_info(job)
     except CommandFailed as error:
         if "status code 404" in str(error.__cause__):
@@ -259,18 +246,10 @@ def _details(server: JobServer, credentials: RayToken, job: str) -> Any:
         raise
 
 
-def _follow(
-    server: JobServer,
-    cluster: JobCluster,
-    credentials: RayToken,
-    job: str,
-    *,
-    stop_on_signal: bool,
-) -> int:
+def _follow(server: JobServer, cluster: JobCluster, job: str, *, stop_on_signal: bool) -> int:
     from outrider.cluster.jobs.follow import Follower, exit_code
-    from outrider.cluster.jobs.job_server import asking
 
-    with ending_by_signal() as ending, asking(server.get_address(), credentials):
+    with ending_by_signal() as ending, server.asking():
         follower = Follower(
             server,
             job,

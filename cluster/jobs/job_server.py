@@ -9,7 +9,7 @@ import http.client
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,13 +34,18 @@ VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 
 
 class JobServer(JobSubmissionClient):  # type: ignore[misc, unused-ignore]
-    """Ray's client of a job server whose address is known."""
+    """Ray's client of a job server whose address is known. Its calls are made inside `asking`."""
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, url: str, credentials: RayToken) -> None:
         """Asks the server for its version; raises as `asking` expects."""
         self._client_ray_version = ray.__version__
-        SubmissionClient.__init__(self, address=url, headers=dict(headers))
+        self._credentials = credentials
+        SubmissionClient.__init__(self, address=url, headers=credentials.headers)
         self._check_connection_and_version(min_version="2.8")
+
+    def asking(self) -> AbstractContextManager[None]:
+        """As the function `asking`."""
+        return asking(self.get_address(), self._credentials)
 
     def _do_request(self, method: str, endpoint: str, **kwargs: Any) -> Any:
         kwargs.setdefault("timeout", (CONNECT_S, ANSWER_S))
@@ -71,7 +76,7 @@ def connect(address: str | None, credentials: RayToken) -> JobServer:
         logging.getLogger(name).setLevel(logging.ERROR)
     url = _url(address.rstrip("/"))
     with asking(url, credentials):
-        return JobServer(url, credentials.headers)
+        return JobServer(url, credentials)
 
 
 @contextmanager

@@ -289,14 +289,18 @@ def show(ctx: typer.Context, job: str | None, *, ended: bool, as_json: bool) -> 
         return
     table = table_of("job", "status", "exit", "began", "command", names=("job", "command"))
     for each in found:
-        began = time.localtime((each["started_ms"] or 0) / 1e3)
         table.add_row(
             Text(each["id"]),
             each["status"].lower(),
             "" if each["exit_code"] is None else str(each["exit_code"]),
-            time.strftime("%Y-%m-%d %H:%M:%S", began),
+            _moment(each["started_ms"]),
             Text(each["command"]),
         )
     print_table(table)
     if job is not None:
         print_line(found[0]["message"] or "")
+
+
+def _moment(ms: int | None) -> str:
+    """When something was, in local time; empty if it has not been."""
+    return "" if ms is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ms / 1e3))

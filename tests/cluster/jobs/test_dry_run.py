@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import AbstractContextManager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from ray.job_submission import JobStatus
 from typer.testing import CliRunner, Result
 
 from outrider.client.cli.app import app
 from outrider.cluster.jobs import job_commands, job_server
+from outrider.cluster.jobs.ray_token import RayToken
 
 SECRET = "not-to-be-shown"
 
@@ -228,6 +232,10 @@ class Starting:
         """Where it would be."""
         return "http://head:8265"
 
+    def asking(self) -> AbstractContextManager[None]:
+        """What a refusal means."""
+        return job_server.asking(self.get_address(), RayToken("disabled"))
+
     def submit_job(self, **request: Any) -> str:
         """Refuses as Ray does, so many times."""
         self.tries += 1
@@ -249,6 +257,34 @@ def test_a_cluster_that_has_just_started(
 
     assert result.exit_code == code, result.output
     assert (server.tries, result.stdout) == ((4, "mine\n") if code == 0 else (1, ""))
+
+
+class Listing(Starting):
+    """A job server with a job that has not begun."""
+
+    def list_jobs(self) -> list[Any]:
+        """It."""
+        waiting = SimpleNamespace(
+            submission_id="mine",
+            status=JobStatus.PENDING,
+            start_time=None,
+            end_time=None,
+            entrypoint="outrider bench",
+            driver_exit_code=None,
+            message="",
+        )
+        return [waiting]
+
+
+def test_a_job_that_has_not_begun_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not said to have begun in 1970."""
+    monkeypatch.setattr(job_server, "connect", lambda address, credentials: Listing(0))
+    result = submit("--address", "http://h:1", "list")
+
+    assert result.exit_code == 0, result.output
+    assert "mine" in result.stdout
+    assert "pending" in result.stdout
+    assert ":" not in result.stdout
 
 
 @pytest.mark.parametrize("address", ["http://h:99999", "http://:1", "http://h:x", "h:99999", "h"])

@@ -71,15 +71,16 @@ async def watched(
     signal: int | None = None,
     stop: bool = False,
     ending: Ending | None = None,
+    told: list[str] | None = None,
 ) -> tuple[Any, str]:
-    """Follows the job; what it wrote, too."""
+    """Follows the job; what it wrote, too. What is said of how it goes is put to `told`."""
     written: list[str] = []
     ending = ending or Ending()
     follower = Follower(
         cast(JobServer, server),
         "job",
         write=written.append,
-        report=lambda line: None,
+        report=(told if told is not None else []).append,
         ending=ending,
         stop_on_signal=stop,
     )
@@ -112,6 +113,24 @@ async def test_job_that_ends_behind_a_broken_connection() -> None:
     details, written = await watched(server)
 
     assert (details.status, written) == (JobStatus.FAILED, LOG)
+
+
+class Torn(ScriptedServer):
+    """A job that has ended, the rest of whose log nobody has any more."""
+
+    def get_job_logs(self, job: str) -> str:
+        raise RuntimeError("the node is gone")
+
+
+async def test_a_log_whose_end_does_not_come_says_so() -> None:
+    """Else what is there would look like the whole."""
+    server = Torn(breaks=(5,))
+    server.status = JobStatus.FAILED
+    told: list[str] = []
+    _, written = await watched(server, told=told)
+
+    assert written == LOG[:5]
+    assert told == ["the end of what job wrote did not come: the node is gone"]
 
 
 class Late(ScriptedServer):
