@@ -9,9 +9,14 @@ from collections.abc import Iterable
 
 from outrider.actors.tracing.recorder import Recorder, args_of
 from outrider.cluster.metrics.books import RequestBooks
-from outrider.cluster.metrics.milestones import Milestones
+from outrider.cluster.metrics.milestones import Milestones, RoundTimes
 from outrider.cluster.metrics.request_spans import Spans, parent_of
 from outrider.v1 import generation_pb2, trace_pb2
+
+NS = 1e-9
+
+MAX_ROUNDS = 64
+"""Rounds of a sequence whose times are kept for spans: enough to see the shape of a request, few enough to keep and to send."""
 
 RUNNING = "running"
 """Outcome of a request that has not ended."""
@@ -37,16 +42,12 @@ class RequestRecording:
         """
         self.number = number
         self._recorder = recorder
-        self._request_id = request_id
-        self._began_ns = recorder.clock_ns()
-        self._prompt_tokens = 0
+        self._books = books
+        self._spans = spans
+        self._milestones = Milestones(request_id, recorder.clock_ns())
         self._opened: dict[int, trace_pb2.TraceSpan] = {}
         self._waits_since_ns: dict[int, int] = {}
         """By sequence that waits for a slot."""
-        self._spans = spans
-        self._milestones = Milestones(
-            books, request_id, self._began_ns, keeps_rounds=spans is not None
-        )
 
     def now_ns(self) -> int:
         """The recorder's clock, for the beginning of what is told later."""
@@ -59,18 +60,21 @@ class RequestRecording:
 
     def tokenised(self, num_tokens: int) -> None:
         """The prompt is known: until now it was checked and turned into tokens."""
-        self._prompt_tokens = num_tokens
-        self._milestones.tokenised(num_tokens)
-        self._add("tokenise", self._began_ns, tokens=num_tokens)
+        self._milestones.prompt_tokens = num_tokens
+        self._add("tokenise", self._milestones.began_ns, tokens=num_tokens)
 
     def waits(self, index: int) -> None:
         """A sequence begins to wait for a slot."""
         self._waits_since_ns[index] = now_ns = self.now_ns()
-        self._milestones.waits(index, now_ns)
+        times = self._milestones.sequences[index]
+        if times.queued_ns is None:
+            times.queued_ns = now_ns
 
     def queued(self, index: int) -> None:
         """A sequence has its slot."""
-        self._milestones.queued(index, self.now_ns())
+        times = self._milestones.sequences[index]
+        if times.admitted_ns is None:
+            times.admitted_ns = self.now_ns()
         self._add("queue", self._waits_since_ns.pop(index), index=index)
 
     def opened(
@@ -85,7 +89,14 @@ class RequestRecording:
             handle,
         )
         self._opened[index] = span
-        self._milestones.opened(index, target, self.now_ns())
+        if not any(one.opened_ns for one in self._milestones.sequences.values()):
+            self._books.prompt_tokens += self._milestones.prompt_tokens
+        times = self._milestones.sequences[index]
+        times.target = target
+        if times.opened_ns is None:
+            times.opened_ns = self.now_ns()
+        else:
+            self._books.reopened += 1
         if self._recorder.is_on:
             self._recorder.add(span)
 
@@ -96,17 +107,20 @@ class RequestRecording:
 
     def written(self, index: int, began_ns: int, num_tokens: int) -> None:
         """A message was written to the client."""
-        self._milestones.delivered(index, num_tokens, began_ns)
+        if num_tokens:
+            self._count(index, began_ns, num_tokens)
         if self._recorder.is_on:
             self._add("write", began_ns, track="write", index=index, tokens=num_tokens)
 
     def completed(self, index: int, completion: generation_pb2.Completion) -> None:
         """A sequence is whole."""
-        self._milestones.completed(index, completion)
+        times = self._milestones.sequences[index]
+        times.completion = completion
+        self._books.completed(completion, times.num_tokens)
 
     def ended(self, outcome: str) -> None:
         """The request is over."""
-        self._milestones.ended(outcome)
+        self._books.requests[outcome] += 1
         if self._spans is not None:
             self._spans.send(self._milestones, outcome, self.now_ns())
         if self._recorder.is_on:
@@ -121,13 +135,30 @@ class RequestRecording:
         """What a trace that begins now must know of a request that runs already: where its sessions are."""
         return list(self._opened.values())
 
+    def _count(self, index: int, now_ns: int, num_tokens: int) -> None:
+        """Tokens leave for the client."""
+        times, books = self._milestones.sequences[index], self._books
+        books.generation_tokens += num_tokens
+        if times.last_ns is None:
+            books.first_token_s.observe(NS * (now_ns - self._milestones.began_ns))
+        else:
+            # Tokens of one round come together; each counts for its share, as a reader at an even pace would see it.
+            books.token_s.observe(NS * (now_ns - times.last_ns) / num_tokens, num_tokens)
+        times.last_ns = now_ns
+        times.num_tokens += num_tokens
+        if self._spans is not None and len(times.rounds) < MAX_ROUNDS:
+            times.rounds.append(RoundTimes(now_ns, num_tokens))
+
     def _whole(self, outcome: str) -> list[trace_pb2.TraceSpan]:
         """All of it, after the waits that have not ended."""
         waits = [
             self._make("queue", since_ns, index=index)
             for index, since_ns in self._waits_since_ns.items()
         ]
-        span = self._make(f"request {self.number}", self._began_ns, tokens=self._prompt_tokens)
+        milestones = self._milestones
+        span = self._make(
+            f"request {self.number}", milestones.began_ns, tokens=milestones.prompt_tokens
+        )
         span.args.words["outcome"] = outcome
         return [*waits, span]
 
@@ -146,5 +177,5 @@ class RequestRecording:
             start_ns=began_ns,
             duration_ns=self._recorder.clock_ns() - began_ns,
             args=args_of({"tokens": tokens} if tokens else {}),
-            owner=trace_pb2.TraceOwner(request=self.number, index=index, name=self._request_id),
+            owner=trace_pb2.TraceOwner(request=self.number, index=index, name=self._milestones.request_id),
         )

@@ -20,7 +20,6 @@ from tests.cluster.served.test_together import Together, ready, request
 
 from outrider.cluster.gateway import gateway
 from outrider.cluster.metrics import request_spans as module
-from outrider.cluster.metrics.books import RequestBooks
 from outrider.cluster.metrics.milestones import Milestones
 from outrider.cluster.metrics.request_spans import ENDPOINTS, Spans, open_spans
 
@@ -130,8 +129,8 @@ async def test_a_request_that_finds_no_target_is_an_error(sent: Sent, serve: Ser
 
 def test_a_request_that_ended_in_the_queue_was_there(sent: Sent) -> None:
     """Until its end, and nothing of it came after."""
-    waited = Milestones(RequestBooks(), "r", 100)
-    waited.waits(0, 150)
+    waited = Milestones("r", 100)
+    waited.sequences[0].queued_ns = 150
     sent.spans.send(waited, "cancelled", 900)
     spans = {span.name: span for span in sent.finished()}
     assert spans.keys() == {"generate", "queue"}
@@ -215,7 +214,7 @@ def test_the_end_does_not_wait_for_a_collector_that_is_gone(
             return super().export(spans)
 
     spans = Spans(Hung(), coordinator="c")
-    spans.send(Milestones(RequestBooks(), "r", 0), "completed", 1)
+    spans.send(Milestones("r", 0), "completed", 1)
     spans.close()
     assert not over.is_set()
     assert hung.wait(60)
