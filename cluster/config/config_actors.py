@@ -189,7 +189,7 @@ class DrafterConfig(_Actor):
     method: str = Field(default="autoregressive", json_schema_extra={"enum": list(DRAFTERS)})
     """How it drafts; docs/extending.md has a table."""
 
-    options: dict[str, Annotated[bool | int | float | str, Scalar()]] = Field(default_factory=dict)
+    options: dict[str, Scalar] = Field(default_factory=dict)
     """Options of the method, where it has some."""
 
     model: str | None = Field(default=None, min_length=1)

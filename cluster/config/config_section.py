@@ -83,17 +83,13 @@ class AutoOr:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """Takes a text, a finite number or a truth, and says so in one sentence, as `AutoOr` does."""
+def _is_scalar(value: Any) -> Any:
+    """Says in one sentence what a union would say once for each of its types."""
+    is_scalar = isinstance(value, (bool, int, float, str))
+    if not is_scalar or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError(f"must be text, a finite number, true or false, but is {shown(value)}")
+    return value
 
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        return core_schema.no_info_before_validator_function(self._check, handler(source))
 
-    def _check(self, value: Any) -> Any:
-        is_scalar = isinstance(value, (bool, int, float, str))
-        if not is_scalar or (isinstance(value, float) and not math.isfinite(value)):
-            raise ValueError(f"must be text, a finite number, true or false, but is {shown(value)}")
-        return value
+Scalar = Annotated[bool | int | float | str, BeforeValidator(_is_scalar)]
+"""A text, a finite number or a truth."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import grpc
 import structlog
@@ -18,9 +18,11 @@ from outrider.actors.process.actor_shell import ActorShell
 from outrider.actors.process.node_address import internal_listen
 from outrider.actors.rpc.grpc_server import internal_channel
 from outrider.cluster.config.coordinator_settings import CoordinatorSettings
-from outrider.cluster.roster.roster import Roster
 from outrider.cluster.roster.roster_wire import roster_from_proto
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
+
+if TYPE_CHECKING:
+    from outrider.cluster.gateway.coordinator import Coordinator
 
 RETRY_S = 0.5
 """Pause before the roster is watched again after the stream broke."""
@@ -28,18 +30,12 @@ RETRY_S = 0.5
 log = structlog.get_logger(__name__)
 
 
-class _Informed(Protocol):
-    """Who wants to know the roster."""
-
-    async def update_roster(self, roster: Roster) -> None: ...
-
-
 class CoordinatorActor(ActorShell[CoordinatorSettings]):
     """A coordinator in a Ray process."""
 
     def __init__(self, settings: CoordinatorSettings, identity: Identity) -> None:
         super().__init__(settings, identity)
-        self._coordinator: _Informed | None = None
+        self._coordinator: Coordinator | None = None
         self._watch: asyncio.Task[None] | None = None
 
     async def _make_server(self, settings: CoordinatorSettings, node_host: str) -> Server:
@@ -75,7 +71,7 @@ class CoordinatorActor(ActorShell[CoordinatorSettings]):
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
 
-    async def _follow(self, coordinator: _Informed, is_informed: asyncio.Event) -> None:
+    async def _follow(self, coordinator: Coordinator, is_informed: asyncio.Event) -> None:
         """Tells the coordinator of every roster, for as long as it lives."""
         request = cluster_pb2.WatchRosterRequest(name=self._identity.name)
         identity = self._identity

@@ -12,8 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from outrider.cluster.config.schema import Config
 from outrider.cluster.process.preflight import Unfit, check_room
@@ -43,7 +42,7 @@ class RayUnavailable(RuntimeError):
 
 
 class RayRuntime:
-    """A connection to Ray, and Ray itself if it is our own. A context manager; `stop` leaves no process and no file."""
+    """A connection to Ray, and Ray itself if it is our own. `stop` leaves no process and no file."""
 
     def __init__(self, config: Config, *, show_logs: bool) -> None:
         """Starts nothing yet.
@@ -123,18 +122,6 @@ class RayRuntime:
             self._folder.remove()
             self._folder = None
         self._restore()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def _prepare(self) -> None:
         """Sets what Ray reads from the environment."""

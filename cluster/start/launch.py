@@ -251,7 +251,6 @@ def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) ->
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     from outrider.actors.process.logs import LogSettings
-    from outrider.cluster.placement.placement import PlacementPolicy
     from outrider.cluster.supervise.supervisor_actor import NAME, SupervisorActor
     from outrider.cluster.supervise.supervisor_settings import SupervisorSettings
 
@@ -261,10 +260,7 @@ def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) ->
     )
     settings = SupervisorSettings(
         host="127.0.0.1" if use_loopback else ray.util.get_node_ip_address(),
-        placement_timeout_s=cluster.placement_timeout_s,
-        start_timeout_s=cluster.start_timeout_s,
-        lease_s=cluster.lease_s,
-        restarts=cluster.restarts,
+        cluster=cluster,
         logs=LogSettings(level=log_level, format=config.service.log_format),
         metrics=config.service.metrics,
         tls=config.security.internal.tls if config.security.internal is not None else None,
@@ -275,15 +271,7 @@ def _start_supervisor(config: Config, runtime: RayRuntime, *, log_level: str) ->
     try:
         return remote.options(
             name=NAME, num_cpus=0, max_concurrency=16, scheduling_strategy=here
-        ).remote(
-            config,
-            settings,
-            policy=PlacementPolicy(
-                replicas=cluster.placement, drafters_on_targets=cluster.drafters_on_targets
-            ),
-            use_loopback=use_loopback,
-            may_grow=not runtime.is_embedded,
-        )
+        ).remote(config, settings, use_loopback=use_loopback, may_grow=not runtime.is_embedded)
     except ValueError as error:
         raise ServiceFailed(
             f"a service runs in the Ray namespace {cluster.namespace!r} (cluster.namespace) already; "

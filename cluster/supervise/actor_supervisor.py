@@ -105,11 +105,11 @@ class ActorSupervisor:
         Args:
             serving: Is resolved when the actor serves for the first time, or with `LaunchFailed` if it will not.
         """
-        count = RestartCount()
+        count, restarts = RestartCount(), self._settings.cluster.restarts
         try:
             while not (self._is_ending or self._is_retiring):
                 death = await self._live(serving)
-                count = count.after_death(served_s=death.served_s, policy=self._settings.restarts)
+                count = count.after_death(served_s=death.served_s, policy=restarts)
                 wait_s = self._wait_s(count, death)
                 if self._is_retiring:
                     self._set(state=ActorState.STOPPED)
@@ -216,7 +216,8 @@ class ActorSupervisor:
     async def _start_and_watch(
         self, running: RunningActor, serving: asyncio.Future[None]
     ) -> _Death:
-        limit_s, room_s = self._settings.start_timeout_s, self._settings.placement_timeout_s
+        cluster = self._settings.cluster
+        limit_s, room_s = cluster.start_timeout_s, cluster.placement_timeout_s
         try:
             await asyncio.wait_for(running.placed(), room_s)
         except TimeoutError:
@@ -271,7 +272,7 @@ class ActorSupervisor:
         is_hopeless = death.is_final or (is_needed and count.in_a_row > LAUNCH_RESTARTS)
         if is_hopeless and not self._has_served:
             return None
-        return count.wait_s(self._settings.restarts)
+        return count.wait_s(self._settings.cluster.restarts)
 
     def _give_up(self, reason: str, serving: asyncio.Future[None]) -> None:
         self._set(state=ActorState.FAILED, reason=reason)

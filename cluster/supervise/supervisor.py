@@ -55,7 +55,7 @@ class Supervisor:
         self._settings = settings
         self._clock_s = clock_s
         self._credentials = Credentials.fresh(settings.tls)
-        self._registry = Registry(lease_s=settings.lease_s)
+        self._registry = Registry(lease_s=settings.cluster.lease_s)
         self.servicer = ClusterServicer(self._registry, clock_s)
         """The `ClusterService`."""
         self._configured: dict[str, ActorSpec] = {spec.name: spec for spec in specs}
@@ -109,7 +109,7 @@ class Supervisor:
         if self._endpoint is not None:
             await self._endpoint.start()
         await self._host.wait_for_room(
-            self._specs, timeout_s=self._settings.placement_timeout_s, tell=self._wait_for
+            self._specs, timeout_s=self._settings.cluster.placement_timeout_s, tell=self._wait_for
         )
         await self._keep_all(tuple(self._actors.values()))
         return address
@@ -142,7 +142,7 @@ class Supervisor:
                 specs[one.name] = self._fresh(one.spec, taken)
                 taken.add(specs[one.name].name)
         await self._host.wait_for_room(
-            tuple(specs.values()), timeout_s=self._settings.placement_timeout_s, tell=tell
+            tuple(specs.values()), timeout_s=self._settings.cluster.placement_timeout_s, tell=tell
         )
         fresh = {name: self._supervise(spec) for name, spec in specs.items()}
         try:
@@ -259,6 +259,8 @@ class Supervisor:
 
     async def _expire_forever(self) -> None:
         """Ends the processes of those who are silent for longer than the lease; they are started again."""
+        lease_s = self._settings.cluster.lease_s
+        silent = f"silent for longer than {lease_s:g} s (cluster.lease_s)"
         while True:
             begun_s = self._clock_s()
             await asyncio.sleep(EXPIRY_CHECK_S)
@@ -267,14 +269,10 @@ class Supervisor:
             # Renewals that came meanwhile are still to be read, so that time counts for nobody.
             self._registry.prolong(paused_s)
             for member in self._registry.expire(now_s=self._clock_s()):
-                log.warning("lease ended", actor=member.name, lease_s=self._settings.lease_s)
+                log.warning("lease ended", actor=member.name, lease_s=lease_s)
                 for actor in (*self._actors.values(), *self._leaving.values()):
-                    if actor.spec.name != member.name:
-                        continue
-                    silent = (
-                        f"silent for longer than {self._settings.lease_s:g} s (cluster.lease_s)"
-                    )
-                    await actor.kill(incarnation=member.incarnation, reason=silent)
+                    if actor.spec.name == member.name:
+                        await actor.kill(incarnation=member.incarnation, reason=silent)
 
 
 async def _first_failure(

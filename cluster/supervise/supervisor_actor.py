@@ -30,13 +30,11 @@ class SupervisorActor:
         config: Config,
         settings: SupervisorSettings,
         *,
-        policy: PlacementPolicy,
         use_loopback: bool,
         may_grow: bool,
     ) -> None:
         self._config = config
         self._settings = settings
-        self._policy = policy
         self._use_loopback = use_loopback
         self._may_grow = may_grow
         self._supervisor: Supervisor | None = None
@@ -45,8 +43,12 @@ class SupervisorActor:
     async def launch(self) -> str:
         """Starts every actor. Returns why that failed; empty if all serve."""
         configure_logs(self._settings.logs, actor=NAME)
+        cluster = self._config.cluster
+        policy = PlacementPolicy(
+            replicas=cluster.placement, drafters_on_targets=cluster.drafters_on_targets
+        )
         host = RayActorHost(
-            policy=self._policy, use_loopback=self._use_loopback, may_grow=self._may_grow
+            policy=policy, use_loopback=self._use_loopback, may_grow=self._may_grow
         )
         self._supervisor = Supervisor(actor_specs(self._config), host, self._settings)
         applier = Applier(self._config, self._supervisor)

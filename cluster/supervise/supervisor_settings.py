@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from outrider.actors.process.logs import LogSettings
 from outrider.actors.rpc.tls import TlsFiles
-from outrider.cluster.config.config_service import Restarts
+from outrider.cluster.config.config_service import ClusterConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,17 +16,8 @@ class SupervisorSettings:
     host: str = "127.0.0.1"
     """Host to listen on, as the actors reach it."""
 
-    placement_timeout_s: float = 60.0
-    """How long to wait for resources, and an actor for a process."""
-
-    start_timeout_s: float = 300.0
-    """How long an actor may then take to serve."""
-
-    lease_s: float = 10.0
-    """An actor that is silent this long is replaced."""
-
-    restarts: Restarts = field(default_factory=Restarts)
-    """When a dead actor is started again."""
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    """How long starts may take, leases, and when a dead actor is started again."""
 
     logs: LogSettings = field(default_factory=LogSettings)
     """How the actors write logs."""

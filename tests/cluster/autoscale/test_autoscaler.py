@@ -12,6 +12,7 @@ from tests.cluster.autoscale.telling import coordinator, drafter, target
 from tests.cluster.in_process import InProcessHost, until
 
 from outrider.actors.rpc.grpc_server import internal_channel
+from outrider.cluster.config.config_service import ClusterConfig
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.placement.actor_specs import ActorSpec, actor_specs
 from outrider.cluster.roster.actor_status import ActorState
@@ -59,7 +60,7 @@ class Running:
         self.texts = 0
         self.now_s = 0.0
         config = parse_config(CONFIG, source="test")
-        settings = SupervisorSettings(lease_s=5.0, start_timeout_s=60.0)
+        settings = SupervisorSettings(cluster=ClusterConfig(lease_s=5.0, start_timeout_s=60.0))
         self.supervisor = Supervisor(actor_specs(config), self.host, settings)
         self.applier = Applier(config, self.supervisor)
         self.supervisor.servicer.apply = self.applier.apply

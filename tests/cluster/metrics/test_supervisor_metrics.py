@@ -13,12 +13,15 @@ from tests.cluster.metrics.page import Page, parsed
 from tests.cluster.supervise.test_supervisor import QUICK, SPECS
 
 from outrider.actors.rpc.grpc_server import internal_channel
+from outrider.cluster.config.config_service import ClusterConfig
 from outrider.cluster.roster.actor_status import ActorState
 from outrider.cluster.supervise.supervisor import Supervisor
 from outrider.cluster.supervise.supervisor_settings import SupervisorSettings
 from outrider.v1 import cluster_pb2, cluster_pb2_grpc
 
-SETTINGS = SupervisorSettings(restarts=QUICK, start_timeout_s=60.0, metrics="127.0.0.1:0")
+SETTINGS = SupervisorSettings(
+    cluster=ClusterConfig(restarts=QUICK, start_timeout_s=60.0), metrics="127.0.0.1:0"
+)
 
 
 @pytest.fixture
@@ -87,7 +90,7 @@ async def test_the_page_is_there_while_actors_load(
 
 async def test_no_address_no_page() -> None:
     """Nothing listens unless it is asked for."""
-    made = Supervisor(SPECS, InProcessHost(), SupervisorSettings(restarts=QUICK))
+    made = Supervisor(SPECS, InProcessHost(), SupervisorSettings(cluster=ClusterConfig(restarts=QUICK)))
     await made.launch()
     assert made.metrics_address == ""
     await made.stop(0.0)

@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.in_process import InProcessHost, crashes, refusals, until
 
 from outrider.actors.rpc.grpc_server import internal_channel
-from outrider.cluster.config.config_service import Restarts
+from outrider.cluster.config.config_service import ClusterConfig, Restarts
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.placement.actor_specs import actor_specs
 from outrider.cluster.roster.actor_status import ActorState
@@ -50,7 +50,7 @@ class Running:
         self.supervisor = Supervisor(
             actor_specs(config),
             self.host,
-            SupervisorSettings(lease_s=5.0, restarts=QUICK, start_timeout_s=60.0),
+            SupervisorSettings(cluster=ClusterConfig(lease_s=5.0, restarts=QUICK, start_timeout_s=60.0)),
         )
         self.supervisor.servicer.apply = Applier(config, self.supervisor).apply
 

@@ -12,7 +12,7 @@ from tests.cluster.in_process import InProcessHost, crashes, refusals, until
 from outrider.actors.process.actor_runner import Identity
 from outrider.actors.rpc.credentials import Credentials
 from outrider.actors.rpc.grpc_server import internal_channel
-from outrider.cluster.config.config_service import Restarts
+from outrider.cluster.config.config_service import ClusterConfig, Restarts
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.placement.actor_host import ActorCrashed, RunningActor
 from outrider.cluster.placement.actor_specs import ActorSettings, ActorSpec, actor_specs
@@ -41,7 +41,7 @@ class Running:
         self.supervisor = Supervisor(
             SPECS,
             self.host,
-            SupervisorSettings(lease_s=1.0, restarts=QUICK, start_timeout_s=60.0),
+            SupervisorSettings(cluster=ClusterConfig(lease_s=1.0, restarts=QUICK, start_timeout_s=60.0)),
             clock_s=lambda: time.monotonic() + self.paused_s,
         )
 

@@ -9,7 +9,7 @@ import sys
 from tests.service.processes import environment
 
 TWICE = """
-import os, pathlib
+import contextlib, os, pathlib
 import psutil
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.ray.ray_runtime import RayRuntime
@@ -22,7 +22,10 @@ def runs(process):
 
 before = dict(os.environ)
 for auth in ("token", "disabled", "token"):
-    with RayRuntime(parse_config({"cluster": {"auth": auth}}, source="test"), show_logs=False):
+    runtime = RayRuntime(parse_config({"cluster": {"auth": auth}}, source="test"), show_logs=False)
+    runtime.start()
+    with contextlib.ExitStack() as ending:
+        ending.callback(runtime.stop)
         import ray
         folder = pathlib.Path(os.environ["RAY_AUTH_TOKEN_PATH"]).parent
         assert os.environ["RAY_AUTH_MODE"] == auth
@@ -56,10 +59,14 @@ def test_ray_starts_again_with_another_key_and_leaves_nothing() -> None:
 
 
 TWO_ACTORS = """
+import contextlib
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.ray.ray_runtime import RayRuntime
 
-with RayRuntime(parse_config({}, source="test"), show_logs=True):
+runtime = RayRuntime(parse_config({}, source="test"), show_logs=True)
+runtime.start()
+with contextlib.ExitStack() as ending:
+    ending.callback(runtime.stop)
     import ray
     from ray._private.worker import print_to_stdstream
 
