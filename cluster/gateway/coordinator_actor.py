@@ -85,4 +85,6 @@ class CoordinatorActor(ActorShell[CoordinatorSettings]):
                         is_informed.set()
                 except grpc.aio.AioRpcError as error:
                     log.warning("roster stream broke", reason=error.details())
+                except Exception:  # Else nobody would ever tell the coordinator of a roster again.
+                    log.exception("a roster was not taken in")
             await asyncio.sleep(RETRY_S)
