@@ -37,6 +37,9 @@ LAST_WORDS_S = 10.0
 STOPPED = 143
 """Exit code for a job that was stopped, as of a process that SIGTERM has ended."""
 
+NOT_STARTED = "JOB_ENTRYPOINT_COMMAND_START_ERROR"
+"""Ray's kind of error of a job whose node was found and whose command could not be started there."""
+
 
 def exit_code(status: str, driver_exit_code: int | None) -> int:
     """The exit code of a job that has ended: its command's own, if that is known.
@@ -52,6 +55,20 @@ def exit_code(status: str, driver_exit_code: int | None) -> int:
     if not driver_exit_code:
         return 1
     return driver_exit_code if driver_exit_code > 0 else 128 - driver_exit_code
+
+
+def end_line(job: str, details: Any) -> str:
+    """How a job has ended, in a line.
+
+    Args:
+        job: Its submission id.
+        details: Ray's. They name the job's node once its command is about to start.
+    """
+    code = exit_code(str(details.status), details.driver_exit_code)
+    if details.driver_exit_code is not None or details.status != "FAILED":
+        return f"{job}: {details.status}, exit code {code}"
+    is_lost = details.driver_node_id and details.error_type != NOT_STARTED
+    return f"{job} {'was lost' if is_lost else 'did not come to start'}: {details.message}"
 
 
 class Follower:

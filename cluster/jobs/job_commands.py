@@ -19,7 +19,7 @@ from outrider.cluster.jobs.arguments import Parse
 from outrider.cluster.jobs.job_options import JobOptions
 from outrider.cluster.jobs.job_request import Submission, build, checked_id
 from outrider.cluster.jobs.ray_token import RayToken, find_credentials
-from outrider.cluster.process.command_failed import DEADLINE, FAILED, USAGE, CommandFailed
+from outrider.cluster.process.command_failed import DEADLINE, USAGE, CommandFailed
 from outrider.cluster.process.signals import ending_by_signal
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def _details(server: JobServer, job: str) -> Any:
 
 
 def _follow(server: JobServer, cluster: JobCluster, job: str, *, stop_on_signal: bool) -> int:
-    from outrider.cluster.jobs.follow import Follower, exit_code
+    from outrider.cluster.jobs.follow import Follower, end_line, exit_code
 
     with ending_by_signal() as ending, server.asking():
         follower = Follower(
@@ -265,11 +265,8 @@ def _follow(server: JobServer, cluster: JobCluster, job: str, *, stop_on_signal:
                 f"`outrider submit{cluster.option} stop {job}` stops it"
             )
             return ending.exit_code
+    _say(end_line(job, details))
     code = exit_code(str(details.status), details.driver_exit_code)
-    if details.driver_exit_code is None and code == FAILED:
-        _say(f"{job} did not come to start: {details.message}")
-    else:
-        _say(f"{job}: {details.status}, exit code {code}")
     return ending.exit_code if ending.is_set() else code
 
 

@@ -12,7 +12,7 @@ import pytest
 from ray.job_submission import JobStatus
 
 from outrider.cluster.jobs import follow
-from outrider.cluster.jobs.follow import STOPPED, Follower, exit_code
+from outrider.cluster.jobs.follow import STOPPED, Follower, end_line, exit_code
 from outrider.cluster.jobs.job_server import JobServer
 from outrider.cluster.process.command_failed import UNAVAILABLE, CommandFailed
 from outrider.cluster.process.signals import Ending
@@ -219,3 +219,28 @@ async def test_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_exit_codes(status: str, driver: int | None, code: int) -> None:
     """The command's own where it is known; a signal as shells tell it."""
     assert exit_code(status, driver) == code
+
+
+@pytest.mark.parametrize(
+    ("status", "driver", "node", "error", "line"),
+    [
+        (JobStatus.SUCCEEDED, 0, "n", None, "j: SUCCEEDED, exit code 0"),
+        (JobStatus.STOPPED, None, "n", None, "j: STOPPED, exit code 143"),
+        (JobStatus.FAILED, 3, "n", "JOB_ENTRYPOINT_COMMAND_ERROR", "j: FAILED, exit code 3"),
+        (JobStatus.FAILED, None, None, "X", "j did not come to start: why"),
+        (JobStatus.FAILED, None, "n", follow.NOT_STARTED, "j did not come to start: why"),
+        (JobStatus.FAILED, None, "n", "JOB_SUPERVISOR_ACTOR_DIED", "j was lost: why"),
+    ],
+)
+def test_the_end_in_words(
+    status: JobStatus, driver: int | None, node: str | None, error: str | None, line: str
+) -> None:
+    """A job whose node is gone had started."""
+    details = SimpleNamespace(
+        status=status,
+        message="why",
+        driver_exit_code=driver,
+        driver_node_id=node,
+        error_type=error,
+    )
+    assert end_line("j", details) == line
