@@ -37,8 +37,8 @@ class NodeRoom:
     node_id: str
     """Its id."""
 
-    host: str
-    """Its address."""
+    address: tuple[str, int]
+    """Where Ray's own node manager listens."""
 
     resources: Mapping[str, float]
     """All that it has, taken or free."""

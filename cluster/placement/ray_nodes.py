@@ -28,7 +28,7 @@ async def living_nodes() -> list[NodeRoom]:
     return [
         NodeRoom(
             node_id=node["NodeID"],
-            host=node["NodeManagerAddress"],
+            address=(node["NodeManagerAddress"], node["NodeManagerPort"]),
             resources=node["Resources"],
             labels=node["Labels"],
         )
@@ -57,24 +57,20 @@ class Surveyor:
     async def survey(self, nodes: Sequence[NodeRoom], targets: Collection[str]) -> None:
         """Measures what is not known yet: from every node to those of targets."""
         async with self._lock:
-            ports = {
-                node["NodeID"]: (node["NodeManagerAddress"], node["NodeManagerPort"])
-                for node in await in_turn(ray.nodes)
-                if node["Alive"]
-            }
+            addresses = {room.node_id: room.address for room in nodes}
             wanted: dict[str, list[str]] = {}
             for room in nodes:
                 unknown = [
                     target
                     for target in sorted(targets)
                     if target != room.node_id
-                    and target in ports
+                    and target in addresses
                     and (room.node_id, target) not in self.round_trips
                 ]
                 if unknown:
                     wanted[room.node_id] = unknown
             results = await asyncio.gather(
-                *(self._ask(node, [ports[t] for t in unknown]) for node, unknown in wanted.items())
+                *(self._ask(node, [addresses[t] for t in unknown]) for node, unknown in wanted.items())
             )
             for (node, unknown), found in zip(wanted.items(), results, strict=True):
                 for target, seconds in zip(unknown, found, strict=True):

@@ -61,6 +61,8 @@ class ModelLinks:
         self.drafters = drafters
         self.name = settings.name
         """The coordinator's."""
+        self.emulated = settings.emulated
+        """See `CoordinatorSettings.emulated`."""
         self.roster = EMPTY
         """What the supervisor last told."""
         self.slots = Slots(max_waiting=settings.max_waiting)
@@ -153,11 +155,6 @@ class ModelLinks:
     def drafters_changed(self) -> None:
         """A drafter has told what it can do."""
         self._limits = None
-
-    @property
-    def emulated(self) -> str:
-        """See `CoordinatorSettings.emulated`."""
-        return self._settings.emulated
 
     def limits(self) -> Limits:
         """What requests are checked against.

@@ -36,18 +36,15 @@ class Applier:
 
     def __init__(self, config: Config, supervisor: Supervisor) -> None:
         """Takes what runs."""
-        self._config = config
+        self.config = config
+        """What was asked for last."""
+        self.is_busy = False
+        """Whether a change is being carried out."""
         self._supervisor = supervisor
-        self._is_busy = False
         self._scaling: asyncio.Task[Any] | None = None
         self._replicas = starting(config)
         self._scales: dict[str, ReplicaScale] = {}
         self._note(scales(config, self._replicas))
-
-    @property
-    def config(self) -> Config:
-        """What was asked for last."""
-        return self._config
 
     @property
     def replicas(self) -> dict[str, int]:
@@ -58,11 +55,6 @@ class Applier:
     def scales(self) -> tuple[ReplicaScale, ...]:
         """The same with bounds and reasons."""
         return tuple(self._scales.values())
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a change is being carried out."""
-        return self._is_busy
 
     def tell(self, entry: str, wanted: int, reason: str) -> None:
         """Tells everyone how many replicas the load asks for, and why, or why there are not as many."""
@@ -80,14 +72,14 @@ class Applier:
         Raises:
             PlacementError, LaunchFailed: More cannot start. What ran goes on as it was.
         """
-        if self._is_busy:
+        if self.is_busy:
             return
         wanted = {**self._replicas, **{entry: one.count for entry, one in decisions.items()}}
         for entry, one in decisions.items():
             self.tell(entry, one.wanted, one.reason)
             log.info("scaling", entry=entry, replicas=one.count, reason=one.reason)
-        changes = plan(self._supervisor.configured, actor_specs(self._config, wanted))
-        self._is_busy, self._scaling = True, asyncio.current_task()
+        changes = plan(self._supervisor.configured, actor_specs(self.config, wanted))
+        self.is_busy, self._scaling = True, asyncio.current_task()
         try:
             await self._supervisor.change(changes, drain_s=drain_s, tell=lambda text: None)
             self._replicas = wanted
@@ -96,7 +88,7 @@ class Applier:
                 self.tell(entry, self._replicas[entry], "")
             raise
         finally:
-            self._is_busy, self._scaling = False, None
+            self.is_busy, self._scaling = False, None
 
     async def apply(
         self, request: cluster_pb2.ApplyRequest, context: grpc.aio.ServicerContext[Any, Any]
@@ -104,7 +96,7 @@ class Applier:
         """See `ClusterService.Apply`."""
         try:
             wanted = parse_config(json.loads(request.config_json), source="the configuration")
-            check_changeable(self._config, wanted)
+            check_changeable(self.config, wanted)
         except (ValueError, ConfigError) as error:
             code = (
                 grpc.StatusCode.FAILED_PRECONDITION
@@ -116,25 +108,25 @@ class Applier:
         if self._scaling is not None and not request.is_dry_run:
             self._scaling.cancel()
             await asyncio.wait([self._scaling])
-        replicas = kept(self._config, wanted, self._replicas)
+        replicas = kept(self.config, wanted, self._replicas)
         changes = plan(self._supervisor.configured, actor_specs(wanted, replicas))
         planned = [
             cluster_pb2.ApplyEvent(plan=cluster_pb2.ApplyPlan(changes=map(_to_proto, changes))),
             *(
                 cluster_pb2.ApplyEvent(progress=f"{key}: needs no new actor")
-                for key in changed_in_place(self._config, wanted)
+                for key in changed_in_place(self.config, wanted)
             ),
         ]
         if request.is_dry_run:
             for told in planned:
                 yield told
             return
-        if self._is_busy:
+        if self.is_busy:
             await context.abort(
                 grpc.StatusCode.ABORTED, "another change is being carried out; wait for its end"
             )
         # Before anything is told: while the caller reads the plan nothing else may overtake it.
-        self._is_busy = True
+        self.is_busy = True
         news: asyncio.Queue[cluster_pb2.ApplyEvent | None] = asyncio.Queue()
         # A task of its own: what began goes on if the caller leaves.
         work = asyncio.create_task(self._carry_out(wanted, changes, request.drain_s, news))
@@ -162,11 +154,11 @@ class Applier:
         try:
             try:
                 ending = await self._supervisor.change(changes, drain_s=drain_s, tell=tell)
-                self._config, self._replicas = wanted, kept(self._config, wanted, self._replicas)
+                self.config, self._replicas = wanted, kept(self.config, wanted, self._replicas)
                 self._note(scales(wanted, self._replicas))
             finally:
                 # A further change may begin while the old drains: from here on it is no longer ours to say that there is none.
-                self._is_busy = False
+                self.is_busy = False
             news.put_nowait(cluster_pb2.ApplyEvent(applied=cluster_pb2.Applied()))
             await ending
         except (PlacementError, LaunchFailed) as error:

@@ -54,18 +54,12 @@ class Refusal(Exception):
     ) -> None:
         self.code = code
         self.message = _cut(message)
-        super().__init__(self.message)
+        super().__init__(code, self.message)
         self.field = field
         self.retry_after_s = retry_after_s
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.code, self.message, self.field, self.retry_after_s)
-
-
-def _rebuild(
-    code: grpc.StatusCode, message: str, field: str, retry_after_s: float | None
-) -> Refusal:
-    return Refusal(code, message, field=field, retry_after_s=retry_after_s)
+    def __str__(self) -> str:
+        return self.message
 
 
 def _cut(message: str) -> str:

@@ -28,7 +28,7 @@ def specs(**target: object) -> tuple[ActorSpec, ...]:
 
 def node(**resources: float) -> NodeRoom:
     """A node that has these."""
-    return NodeRoom(node_id="n", host="10.0.0.1", resources=resources)
+    return NodeRoom(node_id="n", address=("10.0.0.1", 1), resources=resources)
 
 
 def test_enough_room_is_no_shortage() -> None:
@@ -89,7 +89,7 @@ def test_room_counts_on_nodes_with_the_labels_only() -> None:
 
 def labelled(name: str, cpus: float = 8, **labels: str) -> NodeRoom:
     """A node with labels."""
-    return NodeRoom(node_id=name, host=name, resources={"CPU": cpus}, labels=labels)
+    return NodeRoom(node_id=name, address=(name, 1), resources={"CPU": cpus}, labels=labels)
 
 
 def on(spec: ActorSpec, node_id: str) -> Tenant:
