@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import grpc
 import structlog
@@ -67,7 +68,7 @@ class Supervisor:
         self._incarnations = Incarnations()
         self._generation = 1
         self._address = ""
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
         self._server: grpc.aio.Server | None = None
         self.federation = Federation(self.status, lambda: self._registry.roster, self._credentials)
         """Asks every actor for its metrics."""
@@ -148,8 +149,7 @@ class Supervisor:
         try:
             await self._keep_all(tuple(fresh.values()), tell=tell)
         except BaseException:
-            undoing = asyncio.create_task(self._undo(tuple(fresh.values())), name="undoing")
-            self._tasks.append(undoing)
+            undoing = self._start(self._undo(tuple(fresh.values())), "undoing")
             await asyncio.shield(undoing)  # A change may be called off twice.
             raise
         leaving = [self._actors[one.name] for one in changes if one.kind is not Kind.ADD]
@@ -162,13 +162,18 @@ class Supervisor:
         for actor in leaving:
             self._leaving[actor.spec.name] = actor
         serving = {spec.deployment for spec in self._configured.values()}
-        ending = asyncio.create_task(
-            see_off(leaving, serving, self._credentials, drain_s=drain_s, tell=tell),
-            name="leaving",
+        ending = self._start(
+            see_off(leaving, serving, self._credentials, drain_s=drain_s, tell=tell), "leaving"
         )
         ending.add_done_callback(lambda _: self._forget(leaving))
-        self._tasks.append(ending)
         return ending
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Does work beside everything else, until it is done or the supervisor stops."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _undo(self, fresh: Sequence[ActorSupervisor]) -> None:
         """Ends what a change that failed had begun to start. Why it failed is told to whoever asked for it; there is no such actor."""
@@ -203,7 +208,7 @@ class Supervisor:
         if self._endpoint is not None:
             await self._endpoint.stop()
         await self.federation.close()
-        tasks, self._tasks = self._tasks, []
+        tasks, self._tasks = tuple(self._tasks), set()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -221,7 +226,7 @@ class Supervisor:
         port = bind(server, join_host_port(self._settings.host, 0), self._credentials.tls)
         await server.start()
         self._server = server
-        self._tasks.append(asyncio.create_task(self._expire_forever(), name="expiry"))
+        self._start(self._expire_forever(), "expiry")
         return join_host_port(self._settings.host, port)
 
     def _supervise(self, spec: ActorSpec) -> ActorSupervisor:
@@ -243,7 +248,7 @@ class Supervisor:
         serving: dict[ActorSupervisor, asyncio.Future[None]] = {}
         for actor in actors:
             future = serving[actor] = asyncio.get_running_loop().create_future()
-            self._tasks.append(asyncio.create_task(actor.keep(future), name=actor.spec.name))
+            self._start(actor.keep(future), actor.spec.name)
         try:
             for is_coordinator in (False, True):
                 some = [a for a in actors if (a.spec.role is Role.COORDINATOR) is is_coordinator]

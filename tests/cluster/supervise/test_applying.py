@@ -130,6 +130,15 @@ async def test_drafters_come_and_go(running: Running) -> None:
     assert changes(await running.apply(drafters=[{"model": "org/e"}])) == []
 
 
+async def test_changes_leave_no_tasks_behind(running: Running) -> None:
+    """A service that follows its load is changed for as long as it runs."""
+    await running.apply(drafters=[{"model": "org/e"}])
+    num_tasks = len(running.supervisor._tasks)
+    for model in ("org/d", "org/e"):
+        await running.apply(drafters=[{"model": model}])
+    await until(lambda: len(running.supervisor._tasks) == num_tasks, timeout_s=20.0)
+
+
 async def test_a_model_is_exchanged_as_a_whole(running: Running) -> None:
     """New targets and a new coordinator at the old one's address; the old ones end, the coordinator before its targets."""
     running.host.order.clear()
