@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,13 @@ from outrider.actors.rpc.tls import UnfitTls
 from outrider.cluster.config.config_errors import ConfigError
 from outrider.cluster.config.config_file import read_mapping
 from outrider.cluster.config.schema import parse_config
-from outrider.cluster.process.command_failed import FAILED, UNAVAILABLE, USAGE, CommandFailed
+from outrider.cluster.process.command_failed import (
+    FAILED,
+    UNAVAILABLE,
+    USAGE,
+    CommandFailed,
+    Report,
+)
 from outrider.cluster.process.signals import Ending, ending_by_signal
 from outrider.cluster.supervise import admin_file
 from outrider.cluster.supervise.admin_file import Admin, BadAdminFile
@@ -27,8 +33,6 @@ LOOK_S = 1.0
 
 PLAN_S = 30.0
 """Bound on the plan, which is made from memory."""
-
-Report = Callable[[str], None]
 
 
 class NotNow(CommandFailed):
