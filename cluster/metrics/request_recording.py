@@ -177,5 +177,7 @@ class RequestRecording:
             start_ns=began_ns,
             duration_ns=self._recorder.clock_ns() - began_ns,
             args=args_of({"tokens": tokens} if tokens else {}),
-            owner=trace_pb2.TraceOwner(request=self.number, index=index, name=self._milestones.request_id),
+            owner=trace_pb2.TraceOwner(
+                request=self.number, index=index, name=self._milestones.request_id
+            ),
         )

@@ -70,7 +70,10 @@ class Surveyor:
                 if unknown:
                     wanted[room.node_id] = unknown
             results = await asyncio.gather(
-                *(self._ask(node, [addresses[t] for t in unknown]) for node, unknown in wanted.items())
+                *(
+                    self._ask(node, [addresses[t] for t in unknown])
+                    for node, unknown in wanted.items()
+                )
             )
             for (node, unknown), found in zip(wanted.items(), results, strict=True):
                 for target, seconds in zip(unknown, found, strict=True):

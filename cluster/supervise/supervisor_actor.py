@@ -47,9 +47,7 @@ class SupervisorActor:
         policy = PlacementPolicy(
             replicas=cluster.placement, drafters_on_targets=cluster.drafters_on_targets
         )
-        host = RayActorHost(
-            policy=policy, use_loopback=self._use_loopback, may_grow=self._may_grow
-        )
+        host = RayActorHost(policy=policy, use_loopback=self._use_loopback, may_grow=self._may_grow)
         self._supervisor = Supervisor(actor_specs(self._config), host, self._settings)
         applier = Applier(self._config, self._supervisor)
         self._supervisor.servicer.apply = applier.apply

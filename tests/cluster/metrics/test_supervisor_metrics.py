@@ -90,7 +90,9 @@ async def test_the_page_is_there_while_actors_load(
 
 async def test_no_address_no_page() -> None:
     """Nothing listens unless it is asked for."""
-    made = Supervisor(SPECS, InProcessHost(), SupervisorSettings(cluster=ClusterConfig(restarts=QUICK)))
+    made = Supervisor(
+        SPECS, InProcessHost(), SupervisorSettings(cluster=ClusterConfig(restarts=QUICK))
+    )
     await made.launch()
     assert made.metrics_address == ""
     await made.stop(0.0)

@@ -50,7 +50,9 @@ class Running:
         self.supervisor = Supervisor(
             actor_specs(config),
             self.host,
-            SupervisorSettings(cluster=ClusterConfig(lease_s=5.0, restarts=QUICK, start_timeout_s=60.0)),
+            SupervisorSettings(
+                cluster=ClusterConfig(lease_s=5.0, restarts=QUICK, start_timeout_s=60.0)
+            ),
         )
         self.supervisor.servicer.apply = Applier(config, self.supervisor).apply
 

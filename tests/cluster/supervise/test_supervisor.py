@@ -41,7 +41,9 @@ class Running:
         self.supervisor = Supervisor(
             SPECS,
             self.host,
-            SupervisorSettings(cluster=ClusterConfig(lease_s=1.0, restarts=QUICK, start_timeout_s=60.0)),
+            SupervisorSettings(
+                cluster=ClusterConfig(lease_s=1.0, restarts=QUICK, start_timeout_s=60.0)
+            ),
             clock_s=lambda: time.monotonic() + self.paused_s,
         )
 
