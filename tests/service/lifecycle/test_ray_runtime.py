@@ -1,4 +1,4 @@
-"""Ray's life inside one process: twice in a row, with different keys, and nothing left of either."""
+"""Ray's life inside one process: three times in a row, with different keys, and nothing left of any; and what it shows of actors' lines."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 import subprocess
 import sys
 
+import pytest
 from tests.service.processes import environment
 
-TWICE = """
-import contextlib, os, pathlib
+THRICE = """
+import os, pathlib
 import psutil
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.ray.ray_runtime import RayRuntime
@@ -20,17 +21,27 @@ def runs(process):
     except psutil.NoSuchProcess:
         return False
 
+def show_lines():
+    from ray._private.worker import print_to_stdstream
+
+    variable = ray.remote(lambda name: os.environ.get(name))
+    print(ray.get(variable.remote("GRPC_VERBOSITY"), timeout=60))
+
+    for number in (1, 2, 3):
+        line = '{"request_id": "r%d", "event": "request accepted", "actor": "coordinator-%d"}' % (number, number)
+        source = {"ip": "127.0.0.1", "pid": number, "is_err": True, "actor_name": "CoordinatorActor"}
+        print_to_stdstream({**source, "job": "1", "lines": [line]}, ignore_prefix=True)
+
 before = dict(os.environ)
-for auth in ("token", "disabled", "token"):
-    runtime = RayRuntime(parse_config({"cluster": {"auth": auth}}, source="test"), show_logs=False)
-    runtime.start()
-    with contextlib.ExitStack() as ending:
-        ending.callback(runtime.stop)
+for auth, show_logs in (("token", False), ("disabled", False), ("token", True)):
+    with RayRuntime(parse_config({"cluster": {"auth": auth}}, source="test"), show_logs=show_logs):
         import ray
         folder = pathlib.Path(os.environ["RAY_AUTH_TOKEN_PATH"]).parent
         assert os.environ["RAY_AUTH_MODE"] == auth
         assert "RAY_AUTH_TOKEN" not in os.environ
         assert ray.get(ray.remote(lambda: 6 * 7).remote(), timeout=60) == 42
+        if show_logs:
+            show_lines()
         family = psutil.Process().children(recursive=True)
         assert "raylet" in {process.name() for process in family}
     assert not folder.exists()
@@ -43,53 +54,31 @@ print("CLEAN")
 """
 
 
-def test_ray_starts_again_with_another_key_and_leaves_nothing() -> None:
-    """Ray keeps mode and token for the life of a process, unless it is told to forget them. Ours are put back."""
-    variables = environment(RAY_AUTH_TOKEN="someone else's")
-    result = subprocess.run(
-        [sys.executable, "-c", TWICE],
-        env=variables,
+@pytest.fixture(scope="module")
+def result() -> subprocess.CompletedProcess[str]:
+    """The process, which has ended."""
+    return subprocess.run(
+        [sys.executable, "-c", THRICE],
+        env=environment(RAY_AUTH_TOKEN="someone else's"),
         capture_output=True,
         text=True,
         timeout=400,
         check=False,
     )
 
+
+def test_ray_starts_again_with_another_key_and_leaves_nothing(
+    result: subprocess.CompletedProcess[str],
+) -> None:
+    """Ray keeps mode and token for the life of a process, unless it is told to forget them. Ours are put back."""
     assert result.stdout.strip().endswith("CLEAN"), result.stderr
 
 
-TWO_ACTORS = """
-import contextlib
-from outrider.cluster.config.schema import parse_config
-from outrider.cluster.ray.ray_runtime import RayRuntime
-
-runtime = RayRuntime(parse_config({}, source="test"), show_logs=True)
-runtime.start()
-with contextlib.ExitStack() as ending:
-    ending.callback(runtime.stop)
-    import ray
-    from ray._private.worker import print_to_stdstream
-
-    variable = ray.remote(lambda name: __import__("os").environ.get(name))
-    print(ray.get(variable.remote("GRPC_VERBOSITY"), timeout=60))
-
-    for number in (1, 2, 3):
-        line = '{"request_id": "r%d", "event": "request accepted", "actor": "coordinator-%d"}' % (number, number)
-        source = {"ip": "127.0.0.1", "pid": number, "is_err": True, "actor_name": "CoordinatorActor"}
-        print_to_stdstream({**source, "job": "1", "lines": [line]}, ignore_prefix=True)
-"""
-
-
-def test_lines_that_differ_in_numbers_alone_are_all_shown() -> None:
+def test_lines_that_differ_in_numbers_alone_are_all_shown(
+    result: subprocess.CompletedProcess[str],
+) -> None:
     """Several actors say the same of several requests, each in one JSON object. Ray makes one line of such, and adds how often."""
-    result = subprocess.run(
-        [sys.executable, "-c", TWO_ACTORS],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
     lines = [line for line in result.stderr.splitlines() if "request accepted" in line]
     assert [json.loads(line)["request_id"] for line in lines] == ["r1", "r2", "r3"]
-    assert result.stdout.strip() == "ERROR", "else gRPC adds lines of its own, which are no JSON"
+    said = result.stdout.split()
+    assert said[0] == "ERROR", "else gRPC adds lines of its own, which are no JSON"
