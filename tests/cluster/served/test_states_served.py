@@ -73,6 +73,18 @@ def asked(seed: int, temperature: float, *, enabled: bool) -> generation_pb2.Gen
     )
 
 
+PLAIN: dict[tuple[int, float], list[int]] = {}
+"""What the target alone writes, by seed and temperature. It is the same target for every drafter, so the first service is asked."""
+
+
+async def plain_text(front: Front, seed: int, temperature: float) -> list[int]:
+    """The text of plain decoding."""
+    key = (seed, temperature)
+    if key not in PLAIN:
+        PLAIN[key], _ = await generate(front, asked(seed, temperature, enabled=False))
+    return PLAIN[key]
+
+
 @pytest.mark.parametrize(
     ("method", "model"),
     [
@@ -93,7 +105,7 @@ async def test_its_candidates_are_taken_and_change_no_token(
             for seed in range(16):
                 if drafted:
                     break  # where all else is slow, states come late, and a text may go by without a token of the drafter's
-                plain, _ = await generate(front, asked(seed, temperature, enabled=False))
+                plain = await plain_text(front, seed, temperature)
                 text, count = await generate(front, asked(seed, temperature, enabled=True))
                 assert text == plain
                 drafted += count

@@ -81,4 +81,4 @@ def test_lines_that_differ_in_numbers_alone_are_all_shown(
     lines = [line for line in result.stderr.splitlines() if "request accepted" in line]
     assert [json.loads(line)["request_id"] for line in lines] == ["r1", "r2", "r3"]
     said = result.stdout.split()
-    assert said[0] == "ERROR", "else gRPC adds lines of its own, which are no JSON"
+    assert said == ["ERROR", "CLEAN"], "else gRPC adds lines of its own, which are no JSON"
