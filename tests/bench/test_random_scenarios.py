@@ -23,18 +23,23 @@ ROW: dict[str, Any] = {
 }
 
 
-def test_a_seed_is_one_scenario() -> None:
+@pytest.fixture(scope="module")
+def scenarios() -> list[Scenario]:
+    """One of each seed."""
+    return [random_scenario(seed) for seed in SEEDS]
+
+
+def test_a_seed_is_one_scenario(scenarios: list[Scenario]) -> None:
     """And others are others."""
-    scenarios = [random_scenario(seed) for seed in SEEDS]
     assert scenarios == [random_scenario(seed) for seed in SEEDS]
     assert len({one.model_dump_json(exclude={"name", "seed"}) for one in scenarios}) == len(SEEDS)
 
 
-def test_kinds_are_what_they_say() -> None:
+def test_kinds_are_what_they_say(scenarios: list[Scenario]) -> None:
     """Each is one of so many seeds in a row; a device that is shared is shared by all."""
     assert {kind_of(seed) for seed in range(7, 7 + len(KINDS))} == set(KINDS)
-    for seed in SEEDS:
-        kind, scenario = kind_of(seed), random_scenario(seed)
+    for seed, scenario in zip(SEEDS, scenarios, strict=True):
+        kind = kind_of(seed)
         actors = (*scenario.targets, *scenario.drafters)
         assert scenario.name == f"{kind}-{seed}"
         assert [one.on_cores for one in actors] == [kind == "cores"] * len(actors)
@@ -43,11 +48,11 @@ def test_kinds_are_what_they_say() -> None:
         assert bool(scenario.waves) == (kind == "waves")
 
 
-def test_everything_goes_wrong_at_some_seed() -> None:
+def test_everything_goes_wrong_at_some_seed(scenarios: list[Scenario]) -> None:
     """No fault is left out, and most scenarios have none."""
-    faults = [fault.what for seed in SEEDS for fault in random_scenario(seed).faults]
+    faults = [fault.what for scenario in scenarios for fault in scenario.faults]
     assert set(faults) == {"dies", "slows", "misleads", "pauses", "cut", "link"}
-    assert sum(not random_scenario(seed).faults for seed in SEEDS) > len(SEEDS) / 2
+    assert sum(not scenario.faults for scenario in scenarios) > len(SEEDS) / 2
 
 
 def test_a_quick_run_has_a_row_of_each_kind() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.actors.draft import reference_nets as plain
 from tests.actors.draft.reference_nets import BLOCKS, LAYERS, VOCAB, WIDTH
-from tests.actors.pair.pair import Pair
+from tests.actors.pair.pair import Pair, texts_alone
 
 from outrider.actors.draft.choice.drafter_registry import loading_method
 from outrider.actors.draft.service.draft_server import load_method
@@ -129,18 +129,13 @@ def test_the_text_is_that_of_plain_decoding(tmp_path: Path, written: Written, na
             )
         )
         sampling = Sampling(seed=3, max_tokens=60, temperature=temperature)
-        texts = []
-        for is_attached in (False, True):
-            pair = Pair(
-                TARGET,
-                TARGET,
-                feedback=loaded.feedback,
-                method=(loaded.sessions, loaded.drafter),
-            )
-            pair.open(0, sampling, Speculation(), [3, 1, 4, 1, 5], is_attached=is_attached)
-            pair.run()
-            texts.append(pair.texts[0])
-        assert texts[0] == texts[1]
+        prompt = [3, 1, 4, 1, 5]
+        pair = Pair(
+            TARGET, TARGET, feedback=loaded.feedback, method=(loaded.sessions, loaded.drafter)
+        )
+        pair.open(0, sampling, Speculation(), prompt)
+        pair.run()
+        assert [pair.texts[0]] == texts_alone(TARGET, [sampling], prompt)
         assert not [one for one in pair.ended if "Refused" in type(one).__name__]
         assert pair.stats(0).proposed > 20
         if written is dspark:

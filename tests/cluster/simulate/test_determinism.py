@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
 from outrider.cluster.simulate.compare import difference, run
 from outrider.cluster.simulate.scenario import Scenario
-from outrider.cluster.simulate.simulated_service import SimulatedMode
+from outrider.cluster.simulate.simulated_service import SimulatedMode, SimulatedRun
 
 EVERYTHING = {
     "name": "everything",
@@ -71,15 +72,14 @@ with quiet():
 """
 
 
-@pytest.fixture(scope="module")
-def scenario() -> Scenario:
-    """With every kind of load and fault."""
-    return Scenario.model_validate(EVERYTHING)
+@cache
+def ran(mode: SimulatedMode, seed: int | None = None) -> SimulatedRun:
+    """A run with every kind of load and fault."""
+    scenario = Scenario.model_validate(EVERYTHING)
+    return run(scenario if seed is None else scenario.model_copy(update={"seed": seed}), mode)
 
 
-def test_another_process_with_other_string_hashes_gives_the_same_digest(
-    scenario: Scenario,
-) -> None:
+def test_another_process_with_other_string_hashes_gives_the_same_digest() -> None:
     """Nothing depends on the order of a set, on memory or on a clock."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
@@ -89,38 +89,29 @@ def test_another_process_with_other_string_hashes_gives_the_same_digest(
         check=False,
         env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    assert done.stdout.strip() == run(scenario, SimulatedMode.PIPELINED).digest, done.stderr
+    assert done.stdout.strip() == ran(SimulatedMode.PIPELINED).digest, done.stderr
 
 
-def test_a_device_is_not_busy_for_longer_than_the_run(scenario: Scenario) -> None:
+def test_a_device_is_not_busy_for_longer_than_the_run() -> None:
     """Of a pass that the end cuts off counts what was before it."""
-    one = {"profile": "25ms+20us", "slots": 8}
-    alone = scenario.model_copy(
-        update={
-            "seconds": 0.11,
-            "machines": {},
-            "targets": [scenario.targets[0].model_copy(update={**one, "machine": None})],
-            "drafters": [],
-            "faults": [],
-            "waves": [],
-        }
+    target = {"name": "t", "model": "law:agree70", "profile": "25ms+20us", "slots": 8}
+    load = [{"clients": 3, "tokens": 30, "prompt": 16}]
+    alone = Scenario.model_validate(
+        {"name": "alone", "seconds": 0.11, "targets": [target], "load": load}
     )
     (busy_s,) = run(alone, SimulatedMode.PLAIN).device_s.values()
     assert 0.09 < busy_s <= 0.11
 
 
-def test_another_seed_gives_another_run(scenario: Scenario) -> None:
+def test_another_seed_gives_another_run() -> None:
     """The digest sees what happens."""
-    other = scenario.model_copy(update={"seed": 2})
-    assert run(scenario, SimulatedMode.PLAIN).digest != run(other, SimulatedMode.PLAIN).digest
+    assert ran(SimulatedMode.PLAIN).digest != ran(SimulatedMode.PLAIN, seed=2).digest
 
 
 @pytest.mark.parametrize("mode", [SimulatedMode.PIPELINED, SimulatedMode.LOCKSTEP])
-def test_whatever_goes_wrong_outputs_are_those_of_plain_decoding(
-    scenario: Scenario, mode: SimulatedMode
-) -> None:
+def test_whatever_goes_wrong_outputs_are_those_of_plain_decoding(mode: SimulatedMode) -> None:
     """And no request fails."""
-    plain, other = run(scenario, SimulatedMode.PLAIN), run(scenario, mode)
+    plain, other = ran(SimulatedMode.PLAIN), ran(mode)
     assert difference(plain, other) == ""
     assert other.tokens > 100
     assert not any(asked.failure for asked in other.answers.requests.values())

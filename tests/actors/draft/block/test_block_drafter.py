@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from tests.actors.draft.block.small_block import (
     states_of,
 )
 from tests.actors.exchange.test_feedback import Abuse
-from tests.actors.pair.pair import Pair, blurred
+from tests.actors.pair.pair import Pair, blurred, texts_alone
 
 from outrider.actors.draft.block.block_config import BlockConfig
 from outrider.actors.draft.block.block_net import BlockNet
@@ -129,20 +128,18 @@ TABLE = random_table(24, 2, seed=9, concentration=0.3)
 DRAFT = blurred(TABLE, random_table(24, 2, seed=109, concentration=0.3), 0.2)
 
 
-def run(
-    net: BlockNet | None, sampling: Sampling, meddle: object = None, prompt: Sequence[int] = PROMPT
-) -> tuple[Pair, list[int]]:
-    """A text by a real target worker, with a block drafter or with none."""
+def run(net: BlockNet, sampling: Sampling, meddle: object = None) -> tuple[Pair, list[int]]:
+    """A text by a real target worker, with a block drafter."""
     given = {} if meddle is None else {"meddle_features": meddle}
     pair = Pair(
         TABLE,
         DRAFT,
         prefill_chunk=4,
-        feedback=None if net is None else net.config.request,
-        method=None if net is None else block_drafter(net),
+        feedback=net.config.request,
+        method=block_drafter(net),
         **given,  # type: ignore[arg-type]
     )
-    pair.open(0, sampling, Speculation(), prompt, is_attached=net is not None)
+    pair.open(0, sampling, Speculation(), PROMPT)
     pair.run()
     return pair, pair.texts[0]
 
@@ -179,7 +176,7 @@ def test_text_is_plain_decodings_whatever_happens_to_states(
     networks = ((None, Missing(0)), (Abuse(1), _nothing))
     for seed, of_seed in enumerate(networks):
         sampling = Sampling(seed=seed, max_tokens=50, temperature=temperature)
-        _, plain = run(None, sampling)
+        (plain,) = texts_alone(TABLE, [sampling], PROMPT)
         for network in of_seed:
             pair, text = run(net, sampling, network)
             assert text == plain
