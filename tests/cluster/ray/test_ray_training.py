@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from tests.actors.train.cut_target import cut_target
 
-from outrider.actors import demo
 from outrider.actors.draft.heads.speculator_file import load_speculator
 from outrider.actors.train.training_errors import TrainError
 from outrider.cluster.ray.ray_training import explained
@@ -59,20 +57,7 @@ SMALL = (
 
 
 NUM_LAYERS = 2
-"""Of the target's twenty."""
-
-
-def small_target(folder: Path) -> Path:
-    """The shipped target's first layers: it is read and writes in each worker."""
-    whole = demo.path("target")
-    shutil.copytree(whole, folder, ignore=shutil.ignore_patterns("model.safetensors"))
-    weights = load_file(whole / "model.safetensors")
-    cut = {f"model.layers.{layer}." for layer in range(NUM_LAYERS, 20)}
-    kept = {name: each for name, each in weights.items() if not name.startswith(tuple(cut))}
-    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    config = json.loads((whole / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": NUM_LAYERS}))
-    return folder
+"""Of the target's twenty: it is read and writes in each worker."""
 
 
 def train(data: Path, out: Path, *more: str) -> list[str]:
@@ -92,7 +77,7 @@ def test_two_workers_train_what_one_does(tmp_path: Path) -> None:
     refused before anything is done."""
     data = tmp_path / "data.txt"
     data.write_text("\n\n".join(f"The number {i} follows {i - 1}." for i in range(2400)))
-    small_target(tmp_path / "target")
+    cut_target(tmp_path / "target", NUM_LAYERS)
     two, one = tmp_path / "two", tmp_path / "one"
     commands = [
         train(data, tmp_path / "none", "--workers", "3"),

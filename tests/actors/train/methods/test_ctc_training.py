@@ -65,7 +65,7 @@ def test_acceptance_of_a_net_that_knows_and_of_one_that_does_not(config: BlockCo
 
 
 def options_of(data: Path, out: Path, **given: object) -> CtcTrainingOptions:
-    """A training of seconds on the shipped target."""
+    """A training of seconds on the target beside the texts."""
     small = {
         "steps": 4,
         "inner": 16,
@@ -79,6 +79,7 @@ def options_of(data: Path, out: Path, **given: object) -> CtcTrainingOptions:
         "blocks_per_row": 2,
         "minutes": 0.0,
         "device": "cpu",
+        "target": str(data.with_name("small-target")),
     }
     return CtcTrainingOptions(data=data, out=out, **{**small, **given})  # type: ignore[arg-type]
 

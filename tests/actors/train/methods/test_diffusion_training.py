@@ -65,7 +65,7 @@ def test_acceptance_of_a_net_that_agrees_and_of_one_that_does_not(starts: tuple[
 
 
 def options_of(data: Path, out: Path, **given: object) -> DiffusionTrainingOptions:
-    """A training of seconds on the shipped target."""
+    """A training of seconds on the target beside the texts."""
     small = {
         "steps": 4,
         "width": 16,
@@ -82,6 +82,7 @@ def options_of(data: Path, out: Path, **given: object) -> DiffusionTrainingOptio
         "blocks_per_row": 2,
         "minutes": 0.0,
         "device": "cpu",
+        "target": str(data.with_name("small-target")),
     }
     return DiffusionTrainingOptions(data=data, out=out, **{**small, **given})  # type: ignore[arg-type]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from outrider.actors import demo
 from outrider.actors.draft.block.block_file import load_block_net
 from outrider.actors.draft.ctc.ctc_config import CtcConfig
 from outrider.actors.draft.ctc.ctc_net import CtcNet
@@ -38,10 +37,14 @@ LOADS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", FEW)
 def test_folders_that_were_moved(
-    tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path,
+    tiny_data: Path,
+    small_target: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
 ) -> None:
     """The same command with the new places finds everything done. The target was named as it is seen from the folder at hand."""
-    shutil.copytree(demo.path("target"), tmp_path / "here" / "model")
+    shutil.copytree(small_target, tmp_path / "here" / "model")
     (tmp_path / "there").mkdir()
 
     def trained(data: Path, target: str) -> Any:

@@ -93,7 +93,7 @@ def test_acceptance_of_a_perfect_net_and_of_one_that_knows_nothing() -> None:
 
 
 def options_of(data: Path, out: Path, **given: object) -> SpeculatorOptions:
-    """A training of seconds on the shipped target."""
+    """A training of seconds on the target beside the texts."""
     small = {
         "heads": 2,
         "inner": 16,
@@ -106,6 +106,7 @@ def options_of(data: Path, out: Path, **given: object) -> SpeculatorOptions:
         "rows_per_step": 4,
         "minutes": 0.0,
         "device": "cpu",
+        "target": str(data.with_name("small-target")),
     }
     return SpeculatorOptions(data=data, out=out, **{**small, **given})  # type: ignore[arg-type]
 
