@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,27 +20,37 @@ def with_steps(recipe: Recipe, stage: str, steps: int) -> Recipe:
     return replace(recipe, schedules={**recipe.schedules, stage: longer})
 
 
+@pytest.fixture
+def whole(
+    tiny_data: Path, tiny_recipe: Recipe, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The folder of a finished run, a copy of its own for each test. It is run once: what it is depends on texts and recipe."""
+    made = tmp_path_factory.getbasetemp() / "finished-run"
+    if not made.exists():
+        train_demo(tiny_data, tmp_path / "first", device="cpu", recipe=tiny_recipe)
+        (tmp_path / "first").rename(made)
+    return Path(shutil.copytree(made, tmp_path / "whole"))
+
+
 def test_stages_done_apart_equal_one_run(
-    tiny_data: Path, tiny_recipe: Recipe, tmp_path: Path
+    tiny_data: Path, tiny_recipe: Recipe, whole: Path, tmp_path: Path
 ) -> None:
     """Each stage finds what the earlier ones left, and the weights are the same."""
-    train_demo(tiny_data, tmp_path / "whole", device="cpu", recipe=tiny_recipe)
     for stage in STAGES:
         train_demo(tiny_data, tmp_path / "parts", device="cpu", recipe=tiny_recipe, stages=(stage,))
     for name in STAGES[1:]:
-        whole, parts = (tmp_path / x / name / "model.safetensors" for x in ("whole", "parts"))
-        assert whole.read_bytes() == parts.read_bytes()
+        one, other = (out / name / "model.safetensors" for out in (whole, tmp_path / "parts"))
+        assert one.read_bytes() == other.read_bytes()
 
 
-def test_target_can_be_trained_on(tiny_data: Path, tiny_recipe: Recipe, tmp_path: Path) -> None:
+def test_target_can_be_trained_on(tiny_data: Path, tiny_recipe: Recipe, whole: Path) -> None:
     """More steps continue a finished target; its old drafts are then refused, not reused."""
-    train_demo(tiny_data, tmp_path, device="cpu", recipe=tiny_recipe)
-    before = (tmp_path / "target" / "model.safetensors").read_bytes()
+    before = (whole / "target" / "model.safetensors").read_bytes()
     longer = with_steps(tiny_recipe, "target", 16)
     with pytest.raises(ResumeError, match=r"draft\.pt: saved by a run with settings draft of"):
-        train_demo(tiny_data, tmp_path, device="cpu", recipe=longer)
-    assert before != (tmp_path / "target" / "model.safetensors").read_bytes()
-    assert len(list((tmp_path / "progress").glob("rollouts-*"))) == 2
+        train_demo(tiny_data, whole, device="cpu", recipe=longer)
+    assert before != (whole / "target" / "model.safetensors").read_bytes()
+    assert len(list((whole / "progress").glob("rollouts-*"))) == 2
 
 
 def test_other_texts_are_another_run(tiny_data: Path, tiny_recipe: Recipe, tmp_path: Path) -> None:
