@@ -17,6 +17,9 @@ from outrider.client import Client, SamplingOptions
 from outrider.client.messages.service_info import Replicas
 
 NUM_CLIENTS = 4
+
+NUM_TOKENS = 100
+"""Of a text: two seconds of passes."""
 NODE = {"worker": {"resources": {"CPU": 1, "place": 1}, "node_config": {}, "max_workers": 3}}
 """Room for one target."""
 
@@ -34,7 +37,7 @@ def config(folder: Path) -> Path:
             {
                 "name": "table",
                 "model": f"tabular:{table}",
-                "device": "emulated:5ms",
+                "device": "emulated:20ms",
                 "num_slots": 2,
                 "max_replicas": 2,
                 "resources": {"place": 1},
@@ -83,10 +86,10 @@ def test_a_node_comes_with_the_load_and_goes_with_it(tmp_path: Path) -> None:
 
             def generate(seed: int) -> None:
                 while not is_over.is_set():
-                    options = SamplingOptions(seed=seed, max_tokens=400, ignore_eos=True)
+                    options = SamplingOptions(seed=seed, max_tokens=NUM_TOKENS, ignore_eos=True)
                     (output,) = client.generate(tokens=[1, 2, 3], sampling=options).outputs
                     ids = tuple(token.id for token in output.tokens)
-                    assert len(ids) == 400
+                    assert len(ids) == NUM_TOKENS
                     texts.setdefault(seed, set()).add(ids)
 
             with ThreadPoolExecutor(NUM_CLIENTS) as pool:
