@@ -18,30 +18,41 @@ SCRIPT = """
 import json, sys
 from outrider.cluster.text import text_tokenizer
 from outrider.actors.engine.checkpoint.without_torch import without_torch
-with without_torch():
-    codec = text_tokenizer.load(sys.argv[1])
-ids = codec.encode(sys.argv[2], add_special_tokens=True)
-text = codec.decode(ids)
-chat = codec.has_chat_template and codec.render_chat([("user", sys.argv[2])])
-print(json.dumps([ids, text, chat, sorted(codec.special_ids), codec.max_token_chars, "torch" in sys.modules]))
+for folder in sys.argv[2:]:
+    with without_torch():
+        codec = text_tokenizer.load(folder)
+    ids = codec.encode(sys.argv[1], add_special_tokens=True)
+    text = codec.decode(ids)
+    chat = codec.has_chat_template and codec.render_chat([("user", sys.argv[1])])
+    print(json.dumps([ids, text, chat, sorted(codec.special_ids), codec.max_token_chars, "torch" in sys.modules]))
 import torch
 """
 
+FOLDERS = {name: str(path(name)) for name in ("target", "draft")}
 
-@pytest.mark.parametrize("name", ["target", "draft"])
-def test_tokenizer_is_the_same(name: str) -> None:
-    """Nothing is said of the missing library, it is not imported, and it can be afterwards."""
-    folder = str(path(name))
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, str]:
+    """What a process that has no torch says of each tokenizer, one after the other; of the missing library it says nothing."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, folder, TEXT], capture_output=True, text=True, check=True
+        [sys.executable, "-c", SCRIPT, TEXT, *FOLDERS.values()],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stderr == ""
-    codec = text_tokenizer.load(folder)
+    return dict(zip(FOLDERS, done.stdout.splitlines(), strict=True))
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_tokenizer_is_the_same(name: str, said: dict[str, str]) -> None:
+    """The library is not imported, and it can be afterwards."""
+    codec = text_tokenizer.load(FOLDERS[name])
     ids = codec.encode(TEXT, add_special_tokens=True)
     chat = codec.has_chat_template and codec.render_chat([("user", TEXT)])
     special = sorted(codec.special_ids)
     expected = [ids, codec.decode(ids), chat, special, codec.max_token_chars, False]
-    assert json.loads(done.stdout) == expected
+    assert json.loads(said[name]) == expected
 
 
 def test_imported_torch_stays() -> None:
