@@ -21,6 +21,9 @@ TOPS = (*PRODUCT, "bench")
 PACKAGES = {**{f"outrider.{top}": top for top in PRODUCT}, "bench": "bench"}
 """Where the modules of a package lie."""
 
+TYPES_ONLY = "TYPE_CHECKING"
+"""What guards imports that are for types."""
+
 Graph = Mapping[str, set[str]]
 """For each node those that it imports."""
 
@@ -55,8 +58,8 @@ def _named(source: str) -> tuple[tuple[str, ...], ...]:
     tree = ast.parse(source)
     for_types = {
         id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for node in (ast.walk(tree) if TYPES_ONLY in source else ())
+        if isinstance(node, ast.If) and TYPES_ONLY in ast.unparse(node.test)
         for inner in ast.walk(node)
     }
     return tuple(
