@@ -33,8 +33,11 @@ def show_lines():
         print_to_stdstream({**source, "job": "1", "lines": [line]}, ignore_prefix=True)
 
 before = dict(os.environ)
+# Ray starts as many workers ahead as twice the actors want processors.
+small = {"targets": [{"model": "law:agree70"}], "drafters": []}
 for auth, show_logs in (("token", False), ("disabled", False), ("token", True)):
-    with RayRuntime(parse_config({"cluster": {"auth": auth}}, source="test"), show_logs=show_logs):
+    config = parse_config({"cluster": {"auth": auth}, **small}, source="test")
+    with RayRuntime(config, show_logs=show_logs):
         import ray
         folder = pathlib.Path(os.environ["RAY_AUTH_TOKEN_PATH"]).parent
         assert os.environ["RAY_AUTH_MODE"] == auth

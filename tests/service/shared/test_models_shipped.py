@@ -5,19 +5,15 @@ All tests share one service, and none changes it.
 
 from __future__ import annotations
 
-import json
 import random
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import grpc
 import psutil
 import pytest
-import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
@@ -27,12 +23,9 @@ from tests.service.processes import (
     ServiceProcess,
     has_torch,
     run,
-    serving,
-    start,
     until,
 )
 
-from outrider.actors import demo
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.client import Client, SamplingOptions, SpeculationOptions, TextChunk
 from outrider.client.connection.errors import InvalidRequest
@@ -49,35 +42,10 @@ PROMPT = "The history of the telescope begins"
 MAX_TOKENS = 40
 
 
-def with_another_tokenizer(model: Path, folder: Path) -> Path:
-    """A copy of a model that gives two tokens each other's ids."""
-    shutil.copytree(model, folder)
-    file = folder / "tokenizer.json"
-    definition = json.loads(file.read_text())
-    vocabulary = definition["model"]["vocab"]
-    one, other = sorted(vocabulary, key=vocabulary.__getitem__)[-2:]
-    vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
-    file.write_text(json.dumps(definition))
-    return folder
-
-
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    """The service; ended with the module, by force if need be."""
-    folder = tmp_path_factory.mktemp("service")
-    alien = with_another_tokenizer(demo.path("draft-small"), folder / "alien")
-    config = {
-        "service": {"listen": "127.0.0.1:0"},
-        "targets": [{"name": "demo", "model": str(demo.path("target"))}],
-        "drafters": [
-            {"name": "small", "model": str(demo.path("draft-small"))},
-            {"name": "alien", "model": str(alien)},
-        ],
-    }
-    (folder / "service.yaml").write_text(yaml.safe_dump(config))
-    made = start(folder, ["--config", str(folder / "service.yaml")])
-    with serving(made):
-        yield made
+def service(shipped: ServiceProcess) -> ServiceProcess:
+    """The service."""
+    return shipped
 
 
 @pytest.fixture(scope="module")
