@@ -19,6 +19,8 @@ from outrider.client import Client, OutriderError, SamplingOptions, Tls
 from outrider.v1 import target_pb2, target_pb2_grpc
 
 TOKEN = "a-token-that-no-log-shows"
+RESTARTED = ("table", "prompt_lookup")
+"""Target and drafter."""
 
 
 def up(service: ServiceProcess) -> dict[str, float]:
@@ -39,6 +41,7 @@ def test_certificates_and_tokens_in_all_of_a_service(tmp_path: Path) -> None:
     tokens.write_text(f"{TOKEN}\n")
     file = write_config(tmp_path)
     config = yaml.safe_load(file.read_text()) | {
+        "drafters": [{"method": "prompt_lookup", "num_slots": 4}],
         "security": {
             "public": {"cert": str(server.cert), "key": str(server.key), "tokens": str(tokens)},
             "internal": {"cert": str(actor.cert), "key": str(actor.key), "ca": str(inside.ca)},
@@ -83,7 +86,7 @@ def test_certificates_and_tokens_in_all_of_a_service(tmp_path: Path) -> None:
             for authority, pair in ((outside, server), (inside, actor)):
                 authority.issue("new", *(("127.0.0.1",) if pair is server else ()), over=pair)
             # What starts now has the new certificates, and reaches those that began with the old ones.
-            for name in ("table", "near"):
+            for name in RESTARTED:
                 os.kill(service.pid_of(name), signal.SIGKILL)
 
             def is_whole() -> bool:
@@ -93,7 +96,7 @@ def test_certificates_and_tokens_in_all_of_a_service(tmp_path: Path) -> None:
                     return False
                 pids = {each.name: each.pid for each in actors if each.ready}
                 return all(
-                    pids.get(name) not in (None, service.pid_of(name)) for name in ("table", "near")
+                    pids.get(name) not in (None, service.pid_of(name)) for name in RESTARTED
                 )
 
             until(is_whole, timeout_s=START_TIMEOUT_S, what="both actors' new starts")
