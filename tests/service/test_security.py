@@ -45,7 +45,7 @@ def test_certificates_and_tokens_in_all_of_a_service(tmp_path: Path) -> None:
         "security": {
             "public": {"cert": str(server.cert), "key": str(server.key), "tokens": str(tokens)},
             "internal": {"cert": str(actor.cert), "key": str(actor.key), "ca": str(inside.ca)},
-        }
+        },
     }
     file.write_text(yaml.safe_dump(config))
     admin = tmp_path / "admin"
@@ -95,9 +95,7 @@ def test_certificates_and_tokens_in_all_of_a_service(tmp_path: Path) -> None:
                 except OutriderError:
                     return False
                 pids = {each.name: each.pid for each in actors if each.ready}
-                return all(
-                    pids.get(name) not in (None, service.pid_of(name)) for name in RESTARTED
-                )
+                return all(pids.get(name) not in (None, service.pid_of(name)) for name in RESTARTED)
 
             until(is_whole, timeout_s=START_TIMEOUT_S, what="both actors' new starts")
             after = client.generate(tokens=[1, 2, 3], sampling=sampling).outputs[0]

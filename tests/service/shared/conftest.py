@@ -129,9 +129,7 @@ def third(
         "service": {"coordinators": 2},
         "cluster": CLUSTER,
         "targets": [TARGET],
-        "drafters": [
-            {"model": "law:agree85/draft", "device": "emulated:4ms+3us", "name": "draft"}
-        ],
+        "drafters": [{"model": "law:agree85/draft", "device": "emulated:4ms+3us", "name": "draft"}],
     }
     (folder / "service.yaml").write_text(yaml.safe_dump(config))
     arguments = ["-c", "service.yaml", "--listen", "127.0.0.1:0", "--ready-file", "ready"]
