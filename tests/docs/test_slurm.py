@@ -48,7 +48,7 @@ def stand_ins(folder: Path, hosts: Network) -> None:
 
 def configured(folder: Path) -> Path:
     """A target on the other node, a drafter wherever there is room."""
-    target, _ = save_tables(folder)
+    target, draft = save_tables(folder)
     file = folder / "service.yaml"
     file.write_text(
         yaml.safe_dump(
@@ -58,7 +58,7 @@ def configured(folder: Path) -> Path:
                 "targets": [
                     {"name": "t", "model": f"tabular:{target}", "node_labels": {"role": "other"}}
                 ],
-                "drafters": [{"name": "d", "method": "prompt_lookup"}],
+                "drafters": [{"name": "d", "model": f"tabular:{draft}"}],
             }
         )
     )

@@ -77,7 +77,7 @@ def test_service_is_submitted_called_left_and_stopped(head: Head, tmp_path: Path
     config = {
         "service": {"listen": "127.0.0.1:0"},
         "targets": [{"model": "law:agree85"}],
-        "drafters": [{"method": "prompt_lookup"}],
+        "drafters": [{"model": "law:agree85/draft"}],
     }
     (tmp_path / "here.yaml").write_text(yaml.safe_dump(config))
     log, again = tmp_path / "log", tmp_path / "again"
@@ -161,12 +161,12 @@ def test_job_starts_a_service_in_the_cluster_and_leaves_no_actor(
     head: Head, tmp_path: Path
 ) -> None:
     """It joins with the cluster's token, is placed on a custom resource, serves, and ends what it started."""
-    target, _ = save_tables(tmp_path)
+    target, draft = save_tables(tmp_path)
     config = {
         "service": {"listen": "127.0.0.1:0"},
         "cluster": {"address": "auto"},
         "targets": [{"model": f"tabular:{target}", "resources": {"target_node": 1}}],
-        "drafters": [{"method": "prompt_lookup"}],
+        "drafters": [{"model": f"tabular:{draft}"}],
     }
     (tmp_path / "service.yaml").write_text(yaml.safe_dump(config))
     (tmp_path / "job.py").write_text(JOB)
