@@ -10,7 +10,7 @@ import pytest
 from tests.service.processes import environment
 
 THRICE = """
-import os, pathlib
+import contextlib, os, pathlib
 import psutil
 from outrider.cluster.config.schema import parse_config
 from outrider.cluster.ray.ray_runtime import RayRuntime
@@ -37,7 +37,10 @@ before = dict(os.environ)
 small = {"targets": [{"model": "law:agree70"}], "drafters": []}
 for auth, show_logs in (("token", False), ("disabled", False), ("token", True)):
     config = parse_config({"cluster": {"auth": auth}, **small}, source="test")
-    with RayRuntime(config, show_logs=show_logs):
+    runtime = RayRuntime(config, show_logs=show_logs)
+    runtime.start()
+    with contextlib.ExitStack() as ending:
+        ending.callback(runtime.stop)
         import ray
         folder = pathlib.Path(os.environ["RAY_AUTH_TOKEN_PATH"]).parent
         assert os.environ["RAY_AUTH_MODE"] == auth
