@@ -14,7 +14,7 @@ MAX_SEED = 2**32 - 1
 """Seeds of single steps are made of it, and have 64 bits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TargetTrainerOptions:
     """Of trainers that learn from one target."""
 
@@ -80,7 +80,7 @@ class TargetTrainerOptions:
                 raise ValueError(f"{name} is {getattr(self, name)}; give a number above 0")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TargetRowsOptions(TargetTrainerOptions):
     """Of those that learn from rows of text and of the target's own writing. The numbers of rows are each trainer's own."""
 
@@ -106,8 +106,7 @@ class TargetRowsOptions(TargetTrainerOptions):
     """Of the weights and the order."""
 
     def __post_init__(self) -> None:
-        # Two arguments, as `slots` makes another class of this one.
-        super(TargetRowsOptions, self).__post_init__()
+        super().__post_init__()
         self._check_positive("text_rows", "own_rows")
         self._check_rates("matrix_rate", "other_rate")
         if not 0 <= self.seed <= MAX_SEED:

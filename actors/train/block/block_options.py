@@ -8,7 +8,7 @@ from outrider.actors.train.block.row_options import RowTrainingOptions
 from outrider.actors.train.features.target_shape_checks import check_heads, taps_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BlockTrainingOptions(RowTrainingOptions):
     """Of all of them; each field is a flag of the command line."""
 
@@ -25,8 +25,7 @@ class BlockTrainingOptions(RowTrainingOptions):
     """Width of its gated products."""
 
     def __post_init__(self) -> None:
-        # Two arguments, as `slots` makes another class of this one.
-        super(BlockTrainingOptions, self).__post_init__()
+        super().__post_init__()
         self._check_positive("taps", "num_heads")
 
     def check_target(self, *, width: int, num_blocks: int) -> None:

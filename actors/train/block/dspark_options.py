@@ -8,7 +8,7 @@ from typing import Literal
 from outrider.actors.train.block.block_options import BlockTrainingOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DsparkTrainingOptions(BlockTrainingOptions):
     """Of `outrider train dspark`."""
 
@@ -22,8 +22,7 @@ class DsparkTrainingOptions(BlockTrainingOptions):
     """Learn the target's distribution and its tokens (overlap, DSpark's), or its tokens alone (DFlash's). auto: by the rank."""
 
     def __post_init__(self) -> None:
-        # Two arguments, as `slots` makes another class of this one.
-        super(DsparkTrainingOptions, self).__post_init__()
+        super().__post_init__()
         if not 0 <= self.most_revealed < max(self.block - 1, 1):
             raise ValueError(
                 f"most_revealed is {self.most_revealed}; it must be 0 to {max(self.block - 2, 0)}, so that a slot is left to predict"

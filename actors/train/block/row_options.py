@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from outrider.actors.train.trainer_options import TargetRowsOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RowTrainingOptions(TargetRowsOptions):
     """Of trainers that learn blocks at random places of rows (`row_training.RowTraining`)."""
 
@@ -27,8 +27,7 @@ class RowTrainingOptions(TargetRowsOptions):
     """Blocks of a row."""
 
     def __post_init__(self) -> None:
-        # Two arguments, as `slots` makes another class of this one.
-        super(RowTrainingOptions, self).__post_init__()
+        super().__post_init__()
         self._check_positive("steps", "blocks_per_row")
         if not 2 <= self.prompt_length < self.row_length - self.block:
             raise ValueError(

@@ -8,7 +8,7 @@ from typing import Literal
 from outrider.actors.train.block.block_options import BlockTrainingOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CtcTrainingOptions(BlockTrainingOptions):
     """Of `outrider train ctc`."""
 
@@ -23,8 +23,7 @@ class CtcTrainingOptions(BlockTrainingOptions):
     """Blocks of the draft model."""
 
     def __post_init__(self) -> None:
-        # Two arguments, as `slots` makes another class of this one.
-        super(CtcTrainingOptions, self).__post_init__()
+        super().__post_init__()
         if not 1 <= self.labels <= self.block:
             raise ValueError(
                 f"labels is {self.labels}; it must be 1 to {self.block}, a frame for each"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from outrider.actors.train.block.row_options import RowTrainingOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DiffusionTrainingOptions(RowTrainingOptions):
     """Of `outrider train diffusion`."""
 
@@ -29,8 +29,7 @@ class DiffusionTrainingOptions(RowTrainingOptions):
     text_rows: int = 2048
 
     def __post_init__(self) -> None:
-        # Two arguments, as `slots` makes another class of this one.
-        super(DiffusionTrainingOptions, self).__post_init__()
+        super().__post_init__()
         self._check_positive("width", "num_layers", "num_heads", "num_key_heads")
         if self.width % (2 * self.num_heads):
             raise ValueError(

@@ -8,7 +8,7 @@ from outrider.actors.train.features.target_shape_checks import check_heads, taps
 from outrider.actors.train.trainer_options import TargetRowsOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class EagleTrainingOptions(TargetRowsOptions):
     """Of `outrider train eagle3`."""
 
@@ -58,8 +58,7 @@ class EagleTrainingOptions(TargetRowsOptions):
     """Places of a row whose tokens count in a step; all places are computed."""
 
     def __post_init__(self) -> None:
-        # Two arguments, as `slots` makes another class of this one.
-        super(EagleTrainingOptions, self).__post_init__()
+        super().__post_init__()
         self._check_positive(
             "num_steps", "taps", "num_heads", "num_key_heads", "steps", "places_per_row"
         )

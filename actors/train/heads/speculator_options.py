@@ -8,7 +8,7 @@ from typing import Literal
 from outrider.actors.train.trainer_options import TargetRowsOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SpeculatorOptions(TargetRowsOptions):
     """Of `outrider train mlp_speculator`."""
 
@@ -50,8 +50,7 @@ class SpeculatorOptions(TargetRowsOptions):
     """Rows of a step."""
 
     def __post_init__(self) -> None:
-        # Two arguments, as `slots` makes another class of this one.
-        super(SpeculatorOptions, self).__post_init__()
+        super().__post_init__()
         self._check_positive("heads", "inner")
         self._check_rates("own_rate")
         if not self.text_steps >= 0 <= self.own_steps:

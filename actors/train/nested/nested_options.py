@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from outrider.actors.train.trainer_options import TargetRowsOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class NestedTrainingOptions(TargetRowsOptions):
     """Of `outrider train sorted`."""
 
@@ -36,8 +36,7 @@ class NestedTrainingOptions(TargetRowsOptions):
     own_rows: int = 768
 
     def __post_init__(self) -> None:
-        # Two arguments, as `slots` makes another class of this one.
-        super(NestedTrainingOptions, self).__post_init__()
+        super().__post_init__()
         exits = self.exits
         if not exits or exits[0] < 1 or list(exits) != sorted(set(exits)):
             raise ValueError(
