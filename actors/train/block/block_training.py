@@ -10,11 +10,11 @@ import torch
 from outrider.actors.draft.block.block_file import save_block_net
 from outrider.actors.draft.block.block_net import BlockNet
 from outrider.actors.train.block.block_options import BlockTrainingOptions
-from outrider.actors.train.block.row_training import Reports, RowTraining
+from outrider.actors.train.block.row_training import RowTraining
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import settings_of
+from outrider.actors.train.features.state_training import Reports, names_of
 from outrider.actors.train.features.target_shape_checks import taps_of
-from outrider.actors.train.loop.depth_report import table
 from outrider.actors.train.training_errors import TrainError
 
 Options = TypeVar("Options", bound=BlockTrainingOptions)
@@ -51,11 +51,7 @@ class BlockTraining(RowTraining[Options]):
                     "inner": options.inner,
                     "block": options.block,
                     "window": options.window,
-                    "target_fingerprint": target.fingerprint,
-                    "tables_digest": target.tables_digest,
-                    "tokenizer_fingerprint": target.tokenizer_fingerprint,
-                    "eos_token_ids": target.eos_token_ids,
-                    "target": target.name,
+                    **names_of(target),
                 },
                 {"embedding_VD": target.embedding_VD, "head_VD": target.head_VD},
             )
@@ -97,4 +93,4 @@ class BlockTraining(RowTraining[Options]):
 
     def write(self, reports: Reports) -> None:
         """See `RowTraining`."""
-        save_block_net(self.folder, self.net, self.card(table(reports)))
+        save_block_net(self.folder, self.net, self.card(self.table(reports)))

@@ -16,8 +16,8 @@ from outrider.actors.train.block.block_evaluation import block_acceptance
 from outrider.actors.train.block.block_objective import Blocks, Objective, block_loss
 from outrider.actors.train.block.block_training import BlockTraining
 from outrider.actors.train.block.dspark_options import DsparkTrainingOptions
-from outrider.actors.train.block.row_training import Reports
 from outrider.actors.train.features.drafter_card import DrafterCard, command_of, fits
+from outrider.actors.train.features.state_training import Reports
 from outrider.actors.train.features.training_rows import HeldOut
 
 LATE = (0, 1, 2, 4)

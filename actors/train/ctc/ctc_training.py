@@ -16,11 +16,11 @@ from outrider.actors.draft.ctc.ctc_config import CtcConfig
 from outrider.actors.draft.ctc.ctc_net import CtcNet
 from outrider.actors.train.block.block_objective import Blocks, at_slots, block_loss, block_states
 from outrider.actors.train.block.block_training import BlockTraining
-from outrider.actors.train.block.row_training import Reports
 from outrider.actors.train.ctc.ctc_evaluation import string_acceptance
 from outrider.actors.train.ctc.ctc_objective import ctc_loss, prefix_loss
 from outrider.actors.train.ctc.ctc_options import CtcTrainingOptions
 from outrider.actors.train.features.drafter_card import DrafterCard, command_of, fits
+from outrider.actors.train.features.state_training import Reports
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.loop.depth_report import TREE
 

@@ -16,15 +16,16 @@ from outrider.actors.draft.diffusion.diffusion_config import DiffusionConfig
 from outrider.actors.draft.diffusion.diffusion_file import save_diffusion_net
 from outrider.actors.draft.diffusion.diffusion_net import DiffusionNet
 from outrider.actors.train.block.block_objective import Blocks
-from outrider.actors.train.block.row_training import Reports, RowTraining
+from outrider.actors.train.block.row_training import RowTraining
 from outrider.actors.train.diffusion.diffusion_evaluation import diffusion_acceptance
 from outrider.actors.train.diffusion.diffusion_objective import diffusion_loss
 from outrider.actors.train.diffusion.diffusion_options import DiffusionTrainingOptions
 from outrider.actors.train.features.drafter_card import DrafterCard, command_of
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.state_fitting import settings_of
+from outrider.actors.train.features.state_training import Reports, names_of
 from outrider.actors.train.features.training_rows import HeldOut
-from outrider.actors.train.loop.depth_report import DepthReport, table
+from outrider.actors.train.loop.depth_report import DepthReport
 from outrider.actors.train.training_errors import TrainError
 
 STEPS = (2, 4)
@@ -62,11 +63,7 @@ class DiffusionTraining(RowTraining[DiffusionTrainingOptions]):
                 inner=options.inner,
                 block=options.block,
                 window=options.window,
-                target_fingerprint=target.fingerprint,
-                tables_digest=target.tables_digest,
-                tokenizer_fingerprint=target.tokenizer_fingerprint,
-                eos_token_ids=target.eos_token_ids,
-                target=target.name,
+                **names_of(target),
             )
         except ValueError as error:
             raise TrainError(str(error)) from error
@@ -126,7 +123,7 @@ class DiffusionTraining(RowTraining[DiffusionTrainingOptions]):
         """See `RowTraining`."""
         rates = reports[ONE][OWN]
         config = replace(self.config, first=rates.first, among=rates.among_four)
-        card = _card(config, self.options, table(reports))
+        card = _card(config, self.options, self.table(reports))
         save_diffusion_net(self.folder, self.net, config, card)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 
 import numpy as np
@@ -21,23 +20,24 @@ from outrider.actors.train.eagle.eagle_evaluation import eagle_acceptance
 from outrider.actors.train.eagle.eagle_objective import eagle_loss, num_places, reuse_loss
 from outrider.actors.train.eagle.eagle_options import EagleTrainingOptions
 from outrider.actors.train.features.drafter_card import DrafterCard, command_of, fits
-from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
+from outrider.actors.train.features.feature_cache import FeatureCache
 from outrider.actors.train.features.frozen_target import FrozenTarget
-from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting, settings_of
+from outrider.actors.train.features.state_fitting import settings_of
+from outrider.actors.train.features.state_training import (
+    MEASURING,
+    READING,
+    WRITING,
+    Reports,
+    TurnTraining,
+    names_of,
+)
 from outrider.actors.train.features.target_shape_checks import taps_of
-from outrider.actors.train.features.training_rows import TrainingRows
-from outrider.actors.train.loop.data_parallel import is_first, own_part
-from outrider.actors.train.loop.depth_report import DepthReport, table
+from outrider.actors.train.features.training_rows import HeldOut
+from outrider.actors.train.loop.data_parallel import own_part
 from outrider.actors.train.loop.schedule import schedule_of
 from outrider.actors.train.training_errors import TrainError
 
-READING, WRITING, DRAFTING, REUSE, MEASURING = (
-    "target reads",
-    "target writes",
-    "unrolled",
-    "reuse",
-    "measured",
-)
+DRAFTING, REUSE = "unrolled", "reuse"
 SHARES: Mapping[str, float] = {
     READING: 1.5,
     WRITING: 3.5,
@@ -47,48 +47,26 @@ SHARES: Mapping[str, float] = {
 }
 """What each part gets of the time."""
 
-Reports = dict[str, dict[str, DepthReport]]
 
-
-class EagleTraining:
+class EagleTraining(TurnTraining[EagleTrainingOptions]):
     """One call of the trainer."""
 
+    net: EagleNet
+
     def __init__(self, options: EagleTrainingOptions, target: FrozenTarget) -> None:
-        """
-        Args:
-            options: What was asked for.
-            target: What is foreseen.
+        """Raises TrainError where the shape does not fit the target."""
+        self.config = _shape(options, target)
+        layers = (*self.config.taps, "norm")
+        super().__init__(options, target, folder="eagle3", layers=layers, shares=SHARES)
 
-        Raises:
-            TrainError: The shape does not fit the target.
-        """
-        self._options, self._target = options, target
-        self.config = self._shape()
-        self._rows = TrainingRows(
-            target=target,
-            data=options.data,
-            folder=options.out / "progress",
-            layers=(*self.config.taps, "norm"),
-            row_length=options.row_length,
-            prompt_length=options.prompt_length,
-            num_text=options.text_rows,
-            num_own=options.own_rows,
-            resume=options.resume,
-        )
-        self._fitting = StateFitting(options, SHARES)
-
-    def run(self) -> Reports:
-        """All of it; the net is written when it was measured."""
-        options, fitting = self._options, self._fitting
-        text, own = self._rows.text(), self._rows.own()
-        fitting.fill(READING, self._rows, text, is_own=False)
-        fitting.fill(WRITING, self._rows, own, is_own=True)
-        caches = (text, own)
-        net = self._fresh(caches)
+    def learn(self, caches: Sequence[FeatureCache]) -> None:
+        """See `TurnTraining`."""
+        options, fitting = self.options, self.fitting
+        net = self.net = self._fresh(caches)
         shape = json.dumps(settings_of(net.config), sort_keys=True)
         size = f"{options.rows_per_step}x{options.places_per_row} of {[one.num_rows for one in caches]}"
         same = f"{shape} {size} decay={options.decay:g}"
-        loss = partial(self._loss, net, caches)
+        loss = partial(self._loss, caches)
         fitting.fit(DRAFTING, net, loss, schedule_of(options, options.steps), caches, same)
         if options.reuse_rank and options.reuse_steps:
             net.requires_grad_(False)
@@ -96,54 +74,28 @@ class EagleTraining:
                 assert part is not None, "the rank is not 0"
                 part.requires_grad_(True)
             schedule = schedule_of(options, options.reuse_steps)
-            loss = partial(self._reuse_loss, net, caches)
+            loss = partial(self._reuse_loss, caches)
             # Progress has the whole net: of a longer run it is another.
             fitting.fit(REUSE, net, loss, schedule, caches, same, f"{REUSE} after {options.steps}")
-        fitting.budget.begin(MEASURING)
-        if not is_first():
-            return {}
         net.requires_grad_(False).eval()
-        depth = min(2 * net.config.num_steps, options.row_length - options.prompt_length - 2)
-        reports = {
+
+    def measure(self, held: Mapping[str, HeldOut]) -> Reports:
+        """See `TurnTraining`."""
+        options = self.options
+        depth = min(2 * self.config.num_steps, options.row_length - options.prompt_length - 2)
+        return {
             "training": {
-                name: eagle_acceptance(net, one, self._target.output, depth)
-                for name, one in self._rows.held_out(NEAR_ZERO).items()
+                name: eagle_acceptance(self.net, one, self.target.output, depth)
+                for name, one in held.items()
             }
         }
-        self._write(net, reports)
-        fitting.budget.save()
-        return reports
 
-    def _shape(self) -> EagleConfig:
-        options, target = self._options, self._target
-        vocab_size, width = target.head_VD.shape
-        try:
-            return EagleConfig(
-                vocab_size=vocab_size,
-                width=width,
-                taps=taps_of(options.taps, target.num_blocks),
-                target_width=width,
-                num_heads=options.num_heads,
-                num_key_heads=options.num_key_heads,
-                head_dim=width // options.num_heads,
-                inner=options.inner,
-                num_drafted=options.num_drafted,
-                num_steps=options.num_steps,
-                window=options.window,
-                norm_each_tap=options.norm_taps,
-                owns_head=options.own_head,
-                reuse_rank=options.reuse_rank,
-                target_fingerprint=target.fingerprint,
-                tables_digest=target.tables_digest,
-                tokenizer_fingerprint=target.tokenizer_fingerprint,
-                eos_token_ids=target.eos_token_ids,
-                target=target.name,
-            )
-        except ValueError as error:
-            raise TrainError(str(error)) from error
+    def write(self, reports: Reports) -> None:
+        """See `TurnTraining`."""
+        save_eagle(self.folder, self.net, _card(self.config, self.options, self.table(reports)))
 
     def _fresh(self, caches: Sequence[FeatureCache]) -> EagleNet:
-        options, target, config = self._options, self._target, self.config
+        options, target, config = self.options, self.target, self.config
         torch.manual_seed(options.seed)
         width = config.width
         net = EagleNet(
@@ -171,47 +123,54 @@ class EagleTraining:
     def _batch(
         self, caches: Sequence[FeatureCache], step: int, num_steps: int
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Generator]:
-        """Tokens, states of the layers, states after the final norm, and places of a step; texts and the target's writing take turns."""
-        options, device = self._options, self._target.device
-        cache, turn = caches[step % 2], step // 2
-        tokens, states = cache.rows(
-            shuffled(turn, options.rows_per_step, cache.num_rows, options.seed)
-        )
+        """Tokens, states of the layers, states after the final norm, and places of a step."""
+        options = self.options
+        cache, tokens, features = self.turn(caches, step)
         generator = torch.Generator().manual_seed(options.seed * 1_000_003 + step)
         first, end = max(cache.key.first - 1, 0), num_places(options.row_length, num_steps)
         shape = (options.rows_per_step, options.places_per_row)
         places = own_part(torch.randint(first, end, shape, generator=generator))
-        features = states.view(*tokens.shape, -1, self._target.width).to(device)
-        return (
-            tokens.to(device),
-            features[:, :, :-1],
-            features[:, :, -1],
-            places.to(device),
-            generator,
-        )
+        places = places.to(self.target.device)
+        return tokens, features[:, :, :-1], features[:, :, -1], places, generator
 
-    def _loss(self, net: EagleNet, caches: Sequence[FeatureCache], step: int) -> torch.Tensor:
-        options = self._options
+    def _loss(self, caches: Sequence[FeatureCache], step: int) -> torch.Tensor:
+        options = self.options
         *batch, _ = self._batch(caches, step, options.num_steps)
         return eagle_loss(
-            net,
+            self.net,
             *batch,
             num_steps=options.num_steps,
             decay=options.decay,
-            output=self._target.output,
+            output=self.target.output,
         )
 
-    def _reuse_loss(self, net: EagleNet, caches: Sequence[FeatureCache], step: int) -> torch.Tensor:
+    def _reuse_loss(self, caches: Sequence[FeatureCache], step: int) -> torch.Tensor:
         *batch, generator = self._batch(caches, step, 2)
-        return reuse_loss(net, *batch, output=self._target.output, generator=generator)
+        return reuse_loss(self.net, *batch, output=self.target.output, generator=generator)
 
-    def _write(self, net: EagleNet, reports: Reports) -> None:
-        out = self._options.out
-        save_eagle(out / "eagle3", net, _card(net.config, self._options, table(reports)))
-        content = {
-            how: {name: asdict(one) for name, one in by.items()} for how, by in reports.items()
-        }
-        (out / "report.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+def _shape(options: EagleTrainingOptions, target: FrozenTarget) -> EagleConfig:
+    vocab_size, width = target.head_VD.shape
+    try:
+        return EagleConfig(
+            vocab_size=vocab_size,
+            width=width,
+            taps=taps_of(options.taps, target.num_blocks),
+            target_width=width,
+            num_heads=options.num_heads,
+            num_key_heads=options.num_key_heads,
+            head_dim=width // options.num_heads,
+            inner=options.inner,
+            num_drafted=options.num_drafted,
+            num_steps=options.num_steps,
+            window=options.window,
+            norm_each_tap=options.norm_taps,
+            owns_head=options.own_head,
+            reuse_rank=options.reuse_rank,
+            **names_of(target),
+        )
+    except ValueError as error:
+        raise TrainError(str(error)) from error
 
 
 def _frequent(caches: Sequence[FeatureCache], config: EagleConfig) -> torch.Tensor:

@@ -24,9 +24,6 @@ from outrider.actors.train.loop.training_loop import Saving, StepReport, found_p
 from outrider.actors.train.loop.training_report import expected, progress_bar
 from outrider.actors.train.trainer_options import TargetTrainerOptions
 
-NEAR_ZERO = 1e-4
-"""Temperature of greedy writing."""
-
 
 def settings_of(shape: NetShape) -> dict[str, Any]:
     """What the progress of a net must agree with, of its shape: not where the target lies, which may be moved."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,6 +14,7 @@ from outrider.actors.train.features.feature_cache import CacheKey, FeatureCache,
 from outrider.actors.train.features.frozen_target import FrozenTarget
 from outrider.actors.train.features.training_text import TextRows
 from outrider.actors.train.loop.data_parallel import from_first, is_first
+from outrider.actors.train.trainer_options import TargetRowsOptions
 from outrider.actors.train.training_errors import TrainError
 
 CHUNK = 64
@@ -25,6 +25,9 @@ PASS = 8
 
 HELD_ROWS = 32
 """Rows of each kind that are held out, at most."""
+
+NEAR_ZERO = 1e-4
+"""Temperature of greedy writing."""
 
 _TEXT_SEED, _OWN_SEED, _HELD_SEED = 11, 12, 13
 
@@ -39,36 +42,27 @@ class HeldOut:
     """Tokens of each row that were given to the target."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class TrainingRows:
     """Rows of one length, and the target's states at them. Raises TrainError if they are longer than the target reads."""
 
+    options: TargetRowsOptions
+    """Say which texts, how many rows of what length, and where caches are kept."""
+
     target: FrozenTarget
-    data: Path
-    folder: Path
-    """Where caches are kept."""
     layers: tuple[Layer, ...]
-    row_length: int
-    prompt_length: int
-    """Tokens of a row of its writing that the target is given."""
-    num_text: int
-    """Rows of text."""
-    num_own: int
-    """Rows of its writing."""
-    resume: bool = True
-    """Whether caches of other rows are kept and refused, or written anew."""
+    """Whose states are kept."""
 
     def __post_init__(self) -> None:
         most = self.target.max_context
-        if most is not None and self.row_length > most:
-            raise TrainError(
-                f"row_length is {self.row_length}; the target reads at most {most} tokens"
-            )
+        length = self.options.row_length
+        if most is not None and length > most:
+            raise TrainError(f"row_length is {length}; the target reads at most {most} tokens")
 
     @cached_property
     def texts(self) -> TextRows:
         """The data, read when first needed."""
-        return TextRows(self.data, self.target.tokenizer)
+        return TextRows(self.options.data, self.target.tokenizer)
 
     @cached_property
     def _digest(self) -> str:
@@ -77,26 +71,26 @@ class TrainingRows:
 
     @cached_property
     def _text_rows(self) -> Int32s:
-        return self.texts.train(self.num_text, self.row_length, _TEXT_SEED)
+        return self.texts.train(self.options.text_rows, self.options.row_length, _TEXT_SEED)
 
     @cached_property
     def _prompts(self) -> Int32s:
-        return self.texts.prompts(self.num_own, self.prompt_length, _OWN_SEED)
+        return self.texts.prompts(self.options.own_rows, self.options.prompt_length, _OWN_SEED)
 
     def text(self) -> FeatureCache:
         """The cache of texts."""
-        return self._cache("text", 0, self.num_text)
+        return self._cache("text", 0, self.options.text_rows)
 
     def own(self) -> FeatureCache:
         """The cache of the target's writing."""
-        return self._cache("own writing", self.prompt_length, self.num_own)
+        return self._cache("own writing", self.options.prompt_length, self.options.own_rows)
 
     def add_chunk(self, cache: FeatureCache, *, is_own: bool) -> None:
         """Adds the next rows of either kind. Which they are is fixed by their numbers, whatever was interrupted."""
         at = cache.num_rows - cache.num_rows % CHUNK
         if is_own:
             prompts = self._prompts[at : at + CHUNK]
-            rows = self.target.write(prompts, self.row_length, _OWN_SEED + at, TEMPERATURES)
+            rows = self.target.write(prompts, self.options.row_length, _OWN_SEED + at, TEMPERATURES)
         else:
             rows = self._text_rows[at : at + CHUNK]
         rows = rows[cache.num_rows - at :]
@@ -104,16 +98,17 @@ class TrainingRows:
             some = rows[begin : begin + PASS]
             cache.append(some, self.target.features(some, self.layers))
 
-    def held_out(self, near_zero: float) -> dict[str, HeldOut]:
+    def held_out(self) -> dict[str, HeldOut]:
         """Held-out text, and what the target writes after its beginnings: greedily, and at temperature 1."""
-        text = self.texts.held_out(HELD_ROWS, self.row_length)
-        prompts = text[:, : self.prompt_length]
-        greedy = self.target.write(prompts, self.row_length, _HELD_SEED, (near_zero,))
-        drawn = self.target.write(prompts, self.row_length, _HELD_SEED, (1.0,))
+        length, given = self.options.row_length, self.options.prompt_length
+        text = self.texts.held_out(HELD_ROWS, length)
+        prompts = text[:, :given]
+        greedy = self.target.write(prompts, length, _HELD_SEED, (NEAR_ZERO,))
+        drawn = self.target.write(prompts, length, _HELD_SEED, (1.0,))
         return {
             "text": self._held(text, 0),
-            "own, greedy": self._held(greedy, self.prompt_length),
-            "own, T = 1": self._held(drawn, self.prompt_length),
+            "own, greedy": self._held(greedy, given),
+            "own, T = 1": self._held(drawn, given),
         }
 
     def _held(self, rows: Int32s, first: int) -> HeldOut:
@@ -129,10 +124,10 @@ class TrainingRows:
             target=self.target.fingerprint,
             layers=self.layers,
             width=self.target.width,
-            row_length=self.row_length,
+            row_length=self.options.row_length,
             first=first,
             # Not where it lies: the same texts make the same rows.
             text=f"{kind} of data with the digest {self._digest}",
         )
-        folder = self.folder / f"features-{kind.replace(' ', '-')}"
-        return FeatureCache(folder, key, num_rows, resume=self.resume)
+        folder = self.options.out / "progress" / f"features-{kind.replace(' ', '-')}"
+        return FeatureCache(folder, key, num_rows, resume=self.options.resume)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -17,26 +17,25 @@ from outrider.actors.draft.heads.speculator_net import SpeculatorNet
 from outrider.actors.train.features.drafter_card import DrafterCard, command_of, fits
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
-from outrider.actors.train.features.state_fitting import NEAR_ZERO, StateFitting, settings_of
-from outrider.actors.train.features.training_rows import HeldOut, TrainingRows
+from outrider.actors.train.features.state_fitting import settings_of
+from outrider.actors.train.features.state_training import (
+    MEASURING,
+    READING,
+    WRITING,
+    Reports,
+    StateTraining,
+    names_of,
+)
+from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.heads.head_evaluation import acceptance
 from outrider.actors.train.heads.head_objective import speculator_loss
 from outrider.actors.train.heads.speculator_options import SpeculatorOptions
 from outrider.actors.train.loop.data_parallel import is_first
-from outrider.actors.train.loop.depth_report import DepthReport, table
 from outrider.actors.train.loop.schedule import Schedule, schedule_of
 
-READING, TEXT, WRITING, OWN, MEASURING = (
-    "target reads",
-    "on text",
-    "target writes",
-    "on its own writing",
-    "measured",
-)
+TEXT, OWN = "on text", "on its own writing"
 SHARES: Mapping[str, float] = {READING: 2.0, TEXT: 8.0, WRITING: 4.0, OWN: 5.0, MEASURING: 1.0}
 """What each part gets of the time."""
-
-Reports = dict[str, dict[str, DepthReport]]
 
 LABELS = {"tokens": "the tokens of the texts", "law": "the target's distribution at each position"}
 TABLES = {
@@ -58,20 +57,16 @@ class _Stage:
     schedule: Schedule
 
 
-class SpeculatorTraining:
+class SpeculatorTraining(StateTraining[SpeculatorOptions]):
     """One call of the trainer."""
 
-    def __init__(
-        self, options: SpeculatorOptions, target: FrozenTarget, rows: TrainingRows
-    ) -> None:
+    def __init__(self, options: SpeculatorOptions, target: FrozenTarget) -> None:
         """Makes a fresh net.
 
         Args:
             options: What was asked for.
             target: What is foreseen.
-            rows: Its states on texts.
         """
-        self._options, self._target, self._rows = options, target, rows
         vocab_size, width = target.head_VD.shape
         self.config = SpeculatorConfig(
             vocab_size=vocab_size,
@@ -83,14 +78,9 @@ class SpeculatorTraining:
             reads_tokens=options.inputs != "medusa",
             feeds="feature" if options.inputs == "eagle" else "state",
             tables=options.tables,
-            target_fingerprint=target.fingerprint,
-            tables_digest=target.tables_digest if options.tables == "target" else "",
-            tokenizer_fingerprint=target.tokenizer_fingerprint,
-            eos_token_ids=target.eos_token_ids,
-            target=target.name,
+            **names_of(target, borrows=options.tables == "target"),
         )
-        # Makes the folder of the result, so after everything that may be refused.
-        self._fitting = StateFitting(options, SHARES)
+        super().__init__(options, target, folder="mlp_speculator", layers=("norm",), shares=SHARES)
         torch.manual_seed(options.seed)
         self.net = SpeculatorNet(
             self.config, embedding_VD=target.embedding_VD, head_VD=target.head_VD
@@ -98,7 +88,7 @@ class SpeculatorTraining:
 
     def run(self) -> Reports:
         """Those stages that are asked for; each one's net is written and measured as soon as it is there. The first is not gone on with if the second one cannot be."""
-        fitting = self._fitting
+        fitting = self.fitting
         reports: Reports = {}
         held: dict[str, HeldOut] = {}
         stages = self._stages()
@@ -109,19 +99,19 @@ class SpeculatorTraining:
         for part, stage in stages.items():
             self._fit(stage)
             fitting.budget.begin(MEASURING)
-            if not is_first():
-                continue
-            held = held or self._rows.held_out(NEAR_ZERO)
-            reports[part] = {
-                name: acceptance(self.net, one, self._target.output) for name, one in held.items()
-            }
-            self._write(reports)
+            if is_first():
+                held = held or self.rows.held_out()
+                reports[part] = {
+                    name: acceptance(self.net, one, self.target.output)
+                    for name, one in held.items()
+                }
+                self.keep(reports)
         fitting.budget.save()
         return reports
 
     def _stages(self) -> dict[str, _Stage]:
         """Those that are asked for, by their part."""
-        options = self._options
+        options = self.options
         stages: dict[str, _Stage] = {}
         for part, filling, seed, rate, steps in (
             (TEXT, READING, 1, 1.0, options.text_steps),
@@ -134,14 +124,14 @@ class SpeculatorTraining:
                     other_rate=rate * options.other_rate,
                     seed=seed + options.seed,
                 )
-                cache = self._rows.text() if part == TEXT else self._rows.own()
+                cache = self.rows.text() if part == TEXT else self.rows.own()
                 stages[part] = _Stage(part=part, filling=filling, cache=cache, schedule=schedule)
         return stages
 
     def _fit(self, stage: _Stage) -> None:
-        options, cache, schedule = self._options, stage.cache, stage.schedule
-        self._fitting.fill(stage.filling, self._rows, cache, is_own=stage.part == OWN)
-        device = self._target.device
+        options, cache, schedule = self.options, stage.cache, stage.schedule
+        self.fitting.fill(stage.filling, self.rows, cache, is_own=stage.part == OWN)
+        device = self.target.device
 
         def loss_of_step(step: int) -> torch.Tensor:
             batch = shuffled(step, options.rows_per_step, cache.num_rows, schedule.seed)
@@ -152,28 +142,24 @@ class SpeculatorTraining:
                 features_BLD.to(device),
                 first=cache.key.first,
                 labels=options.labels,
-                output=self._target.output,
+                output=self.target.output,
             )
             return loss
 
         same = self._fingerprint(stage)
-        self._fitting.fit(stage.part, self.net, loss_of_step, schedule, [cache], same)
+        self.fitting.fit(stage.part, self.net, loss_of_step, schedule, [cache], same)
 
     def _fingerprint(self, stage: _Stage) -> str:
         """What the progress of a stage must agree with, see `StateFitting.fit`: the second goes on from the net of a whole first one."""
-        options = self._options
+        options = self.options
         shape = json.dumps(settings_of(self.config), sort_keys=True)
         before = f" after text_steps={options.text_steps}" if stage.part == OWN else ""
         return f"{stage.cache.num_rows} rows, {shape} {options.labels} {stage.schedule.tokens_per_step}{before}"
 
-    def _write(self, reports: Reports) -> None:
-        out = self._options.out
-        text = _card(self.config, self._options, table(reports))
-        save_speculator(out / "mlp_speculator", self.net, text)
-        content = {
-            after: {name: asdict(one) for name, one in by.items()} for after, by in reports.items()
-        }
-        (out / "report.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    def write(self, reports: Reports) -> None:
+        """See `StateTraining`."""
+        card = _card(self.config, self.options, self.table(reports))
+        save_speculator(self.folder, self.net, card)
 
 
 def _card(config: SpeculatorConfig, options: SpeculatorOptions, measured: str) -> str:

@@ -11,8 +11,8 @@ from outrider.actors.train.trainer_spec import TrainerNeed, TrainerSpec, TrainRe
 
 def run(options: CtcTrainingOptions) -> TrainResult:
     """See `TrainerSpec.run`."""
-    from outrider.actors.train.block.block_trainer import trained
     from outrider.actors.train.ctc.ctc_training import CtcTraining
+    from outrider.actors.train.features.state_training import trained
 
     return trained(options, CtcTraining)
 

@@ -12,27 +12,10 @@ from outrider.actors.train.trainer_spec import TrainerNeed, TrainerSpec, TrainRe
 
 def run(options: DiffusionTrainingOptions) -> TrainResult:
     """See `TrainerSpec.run`."""
-    from dataclasses import asdict
-
-    import torch
-
     from outrider.actors.train.diffusion.diffusion_training import DiffusionTraining
-    from outrider.actors.train.features.frozen_target import target_of
-    from outrider.actors.train.loop.depth_report import table
+    from outrider.actors.train.features.state_training import trained
 
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    target = target_of(options)
-    reports = DiffusionTraining(options, target).run()
-    return TrainResult(
-        report={
-            "folder": str(options.out / "diffusion"),
-            "acceptance": {
-                how: {name: asdict(one) for name, one in by.items()} for how, by in reports.items()
-            },
-        },
-        lines=(*table(reports).splitlines(), f"written to {options.out / 'diffusion'}"),
-    )
+    return trained(options, DiffusionTraining)
 
 
 SPECS = (

@@ -12,8 +12,8 @@ from outrider.actors.train.trainer_spec import TrainerNeed, TrainerSpec, TrainRe
 
 def run(options: DsparkTrainingOptions) -> TrainResult:
     """See `TrainerSpec.run`."""
-    from outrider.actors.train.block.block_trainer import trained
     from outrider.actors.train.block.dspark_training import DsparkTraining
+    from outrider.actors.train.features.state_training import trained
 
     return trained(options, DsparkTraining)
 

@@ -11,27 +11,10 @@ from outrider.actors.train.trainer_spec import TrainerNeed, TrainerSpec, TrainRe
 
 def run(options: EagleTrainingOptions) -> TrainResult:
     """See `TrainerSpec.run`."""
-    from dataclasses import asdict
-
-    import torch
-
     from outrider.actors.train.eagle.eagle_training import EagleTraining
-    from outrider.actors.train.features.frozen_target import target_of
-    from outrider.actors.train.loop.depth_report import table
+    from outrider.actors.train.features.state_training import trained
 
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    target = target_of(options)
-    reports = EagleTraining(options, target).run()
-    return TrainResult(
-        report={
-            "folder": str(options.out / "eagle3"),
-            "acceptance": {
-                how: {name: asdict(one) for name, one in by.items()} for how, by in reports.items()
-            },
-        },
-        lines=(*table(reports).splitlines(), f"written to {options.out / 'eagle3'}"),
-    )
+    return trained(options, EagleTraining)
 
 
 SPECS = (

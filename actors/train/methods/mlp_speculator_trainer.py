@@ -11,40 +11,10 @@ from outrider.actors.train.trainer_spec import TrainerNeed, TrainerSpec, TrainRe
 
 def run(options: SpeculatorOptions) -> TrainResult:
     """See `TrainerSpec.run`."""
-    from dataclasses import asdict
-
-    import torch
-
-    from outrider.actors.train.features.frozen_target import target_of
-    from outrider.actors.train.features.training_rows import TrainingRows
+    from outrider.actors.train.features.state_training import trained
     from outrider.actors.train.heads.speculator_training import SpeculatorTraining
-    from outrider.actors.train.loop.depth_report import table
 
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    target = target_of(options)
-    rows = TrainingRows(
-        target=target,
-        data=options.data,
-        folder=options.out / "progress",
-        layers=("norm",),
-        row_length=options.row_length,
-        prompt_length=options.prompt_length,
-        num_text=options.text_rows,
-        num_own=options.own_rows,
-        resume=options.resume,
-    )
-    reports = SpeculatorTraining(options, target, rows).run()
-    return TrainResult(
-        report={
-            "folder": str(options.out / "mlp_speculator"),
-            "acceptance": {
-                after: {name: asdict(one) for name, one in by.items()}
-                for after, by in reports.items()
-            },
-        },
-        lines=(*table(reports).splitlines(), f"written to {options.out / 'mlp_speculator'}"),
-    )
+    return trained(options, SpeculatorTraining)
 
 
 SPECS = (

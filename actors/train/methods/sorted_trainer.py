@@ -11,27 +11,10 @@ from outrider.actors.train.trainer_spec import TrainerNeed, TrainerSpec, TrainRe
 
 def run(options: NestedTrainingOptions) -> TrainResult:
     """See `TrainerSpec.run`."""
-    from dataclasses import asdict
+    from outrider.actors.train.features.state_training import trained
+    from outrider.actors.train.nested.nested_training import NestedTraining
 
-    import torch
-
-    from outrider.actors.train.features.frozen_target import target_of
-    from outrider.actors.train.nested.nested_evaluation import exit_table
-    from outrider.actors.train.nested.nested_training import FOLDER, NestedTraining
-
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    target = target_of(options)
-    reports = NestedTraining(options, target).run()
-    return TrainResult(
-        report={
-            "folder": str(options.out / FOLDER),
-            "acceptance": {
-                text: {way: asdict(one) for way, one in by.items()} for text, by in reports.items()
-            },
-        },
-        lines=(*exit_table(reports).splitlines(), f"written to {options.out / FOLDER}"),
-    )
+    return trained(options, NestedTraining)
 
 
 SPECS = (
