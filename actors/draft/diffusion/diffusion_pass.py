@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.draft.diffusion.diffusion_engine import ALL, LAST, NONE
-from outrider.actors.draft.model.fitting import unread
+from outrider.actors.draft.model.model_pass import reading_of
 from outrider.actors.draft.model.model_sessions import ModelSessions
 from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
@@ -71,24 +71,16 @@ def entries_of(
         chunk: Tokens that are read, at most.
         vocab_size: Number of the model's token ids.
     """
-    cached_B = models.cached_S[reading]
-    lags_B = sessions.lengths_S[reading] - cached_B
-    counts_B = np.clip(chunk - (np.cumsum(lags_B) - lags_B), 0, lags_B)
-    some = counts_B > 0
-    reading, cached_B, counts_B, lags_B = (
-        reading[some],
-        cached_B[some],
-        counts_B[some],
-        lags_B[some],
-    )
-    read_R = unread(sessions, reading, cached_E=cached_B, counts_E=counts_B, vocab_size=vocab_size)
+    texts = reading_of(sessions, models, reading, chunk=chunk, vocab_size=vocab_size)
     told_R = np.array([token for one in told for token in one], np.int64)
-    kinds_B = np.where(counts_B == lags_B, LAST, NONE)
+    counts_T = np.array([len(one) for one in told], np.int64)
     return Entries(
-        rows_E=np.concatenate((reading, steps)),
-        counts_E=np.concatenate((counts_B, np.array([len(one) for one in told], np.int64))),
-        wanted_E=np.concatenate((kinds_B, np.full(len(steps), ALL))),
-        tokens_R=np.concatenate((read_R, told_R)),
+        rows_E=np.concatenate((texts.rows_B, steps)),
+        counts_E=np.concatenate((texts.counts_B, counts_T)),
+        wanted_E=np.concatenate(
+            (np.where(texts.is_read_B, LAST, NONE), np.full(len(steps), ALL))
+        ),
+        tokens_R=np.concatenate((texts.tokens_R, told_R)),
     )
 
 

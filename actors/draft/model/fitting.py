@@ -1,21 +1,15 @@
-"""Whether a draft model can follow a session, and what it reads of the session's text."""
+"""Whether a draft model can follow a session, and which slot it has there."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
+from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.draft.state.drafter import CannotDraft, NoRoom
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import ModelSpec, NoFreeSlot
 from outrider.actors.speculation.options import Sampling
-from outrider.actors.speculation.trees.ragged import ranges
-
-Int64s = NDArray[np.int64]
 
 STAND_IN = 0
 """What the draft model reads in place of a token that it does not have. Any id does: what is drafted is a guess anyway."""
@@ -75,19 +69,3 @@ def stop_tokens(sampling: Sampling, spec: ModelSpec) -> Collection[int]:
     """Tokens that end the text of a session."""
     eos = () if sampling.ignore_eos else spec.eos_token_ids
     return {*eos, *sampling.stop_token_ids}
-
-
-def unread(
-    sessions: DraftSessions, rows_E: Int64s, *, cached_E: Int64s, counts_E: Int64s, vocab_size: int
-) -> Int64s:
-    """The next committed tokens that the model has not seen, those of one session after another.
-
-    Args:
-        sessions: The sessions.
-        rows_E: Those that are asked about.
-        cached_E: Tokens that the model has seen of each.
-        counts_E: How many are wanted of each.
-        vocab_size: Number of the model's token ids.
-    """
-    tokens_R = sessions.tokens_at(np.repeat(rows_E, counts_E), ranges(cached_E, counts_E))
-    return np.where(tokens_R < vocab_size, tokens_R, STAND_IN)

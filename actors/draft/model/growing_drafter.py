@@ -16,9 +16,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.model.fitting import check_fits, take_slot, unread, within
+from outrider.actors.draft.model.fitting import check_fits, take_slot, within
 from outrider.actors.draft.model.growing import Grower
-from outrider.actors.draft.model.model_pass import ModelPass, Nodes, TextReading, build
+from outrider.actors.draft.model.model_pass import ModelPass, Nodes, build, reading_of
 from outrider.actors.draft.model.model_sessions import ModelSessions
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import LOOKAHEAD, DraftPass
@@ -36,7 +36,6 @@ Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
 NOTHING = np.zeros(0, np.int64)
-NONE = NOTHING.astype(np.bool_)
 NO_VALUES = NOTHING.astype(np.float64)
 
 
@@ -295,8 +294,14 @@ class AutoregressiveDrafter:
     def _pass(self, reading_B: Int64s, growing_G: Int64s) -> ModelPass | None:
         """A pass in which some sessions read their texts, within the chunk, and others grow."""
         models, forest = self.models, self._forest
-        reading_B, counts_B, is_read_B, read_R = self._unread(reading_B)
-        num_read, num_rows = int(np.count_nonzero(is_read_B)), len(read_R)
+        reading = reading_of(
+            self._sessions,
+            models,
+            reading_B,
+            chunk=self._chunk,
+            vocab_size=self.engine.spec.vocab_size,
+        )
+        num_read, num_rows = int(np.count_nonzero(reading.is_read_B)), len(reading.tokens_R)
         limits_G = self._limits(growing_G)
         entries_K, nodes_K, values_K = best_first(
             *self._runnable(growing_G, limits_G),
@@ -305,9 +310,6 @@ class AutoregressiveDrafter:
         )
         if not num_rows and not len(nodes_K):
             return None
-        reading = TextReading(
-            rows_B=reading_B, counts_B=counts_B, is_read_B=is_read_B, tokens_R=read_R
-        )
         nodes = Nodes(growing_G=growing_G, entries_K=entries_K, nodes_K=nodes_K, values_K=values_K)
         return build(
             models,
@@ -318,25 +320,6 @@ class AutoregressiveDrafter:
             next_yield=self._added / self._ran,
             cost=self.cost,
         )
-
-    def _unread(self, rows_B: Int64s) -> tuple[Int64s, Int64s, Bools, Int64s]:
-        """Sessions that read, within the chunk: how much, whether that is all, and the tokens."""
-        if not len(rows_B):
-            return NOTHING, NOTHING, NONE, NOTHING
-        cached_B = self.models.cached_S[rows_B]
-        lags_B = self._sessions.lengths_S[rows_B] - cached_B
-        before_B = np.cumsum(lags_B) - lags_B
-        counts_B = np.clip(self._chunk - before_B, 0, lags_B)
-        some = counts_B > 0
-        rows_B, counts_B = rows_B[some], counts_B[some]
-        read_R = unread(
-            self._sessions,
-            rows_B,
-            cached_E=cached_B[some],
-            counts_E=counts_B,
-            vocab_size=self.engine.spec.vocab_size,
-        )
-        return rows_B, counts_B, counts_B == lags_B[some], read_R
 
     def _runnable(self, rows_E: Int64s, limits_E: Int64s) -> tuple[Int64s, Int64s, Float64s]:
         """Nodes that are worth running, and that the length policies go on from."""

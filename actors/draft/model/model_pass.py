@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from outrider.actors.draft.model.fitting import STAND_IN
 from outrider.actors.draft.model.model_sessions import ModelSessions
+from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.draft.trees.draft_cost import PassCost
 from outrider.actors.draft.trees.forest import Forest
 from outrider.actors.engine.protocol import WANTS, Batch
-from outrider.actors.speculation.trees.ragged import rank_within, starts_of
+from outrider.actors.speculation.trees.ragged import rank_within, ranges, starts_of
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
@@ -50,6 +52,13 @@ class TextReading:
     """The tokens, one session's behind another's."""
 
 
+_NOTHING = np.zeros(0, np.int64)
+NO_READING = TextReading(
+    rows_B=_NOTHING, counts_B=_NOTHING, is_read_B=_NOTHING.astype(np.bool_), tokens_R=_NOTHING
+)
+"""Of no session."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Nodes:
     """Nodes to run, one session's behind another's."""
@@ -61,6 +70,39 @@ class Nodes:
     nodes_K: Int64s
     """Its column in the forest."""
     values_K: Float64s
+
+
+def reading_of(
+    sessions: DraftSessions,
+    models: ModelSessions,
+    rows_B: Int64s,
+    *,
+    chunk: int,
+    vocab_size: int,
+) -> TextReading:
+    """What sessions read of the committed tokens that the model has not seen, within a chunk.
+
+    Args:
+        sessions: The sessions.
+        models: What is kept of them beside.
+        rows_B: Those that may read.
+        chunk: Tokens in all, at most; sessions that get none are left out.
+        vocab_size: Number of the model's token ids.
+    """
+    if not len(rows_B):
+        return NO_READING
+    cached_B = models.cached_S[rows_B]
+    lags_B = sessions.lengths_S[rows_B] - cached_B
+    counts_B = np.clip(chunk - (np.cumsum(lags_B) - lags_B), 0, lags_B)
+    some = counts_B > 0
+    rows_B, cached_B, counts_B, lags_B = rows_B[some], cached_B[some], counts_B[some], lags_B[some]
+    tokens_R = sessions.tokens_at(np.repeat(rows_B, counts_B), ranges(cached_B, counts_B))
+    return TextReading(
+        rows_B=rows_B,
+        counts_B=counts_B,
+        is_read_B=counts_B == lags_B,
+        tokens_R=np.where(tokens_R < vocab_size, tokens_R, STAND_IN),
+    )
 
 
 def build(

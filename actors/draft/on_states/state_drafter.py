@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,38 +24,16 @@ class StateDrafter(AutoregressiveDrafter):
     A tree that is dropped for a better one, because states have come, leaves behind what had been sent of it: that is not sent again.
     """
 
-    def __init__(
-        self,
-        sessions: DraftSessions,
-        engine: Engine,
-        *,
-        width: int,
-        max_ahead: int,
-        prefill_chunk: int,
-        lockstep: bool = False,
-        num_levels: int = 1,
-    ) -> None:
+    def __init__(self, sessions: DraftSessions, engine: Engine, **growth: Any) -> None:
         """
         Args:
             sessions: With room for `num_nodes_of` nodes a tree.
             engine: Runs the net.
-            width: Children of a node, at most.
-            max_ahead: Nodes of one session that are run, at most.
-            prefill_chunk: Committed tokens in one pass, at most.
-            lockstep: Grow one tree of the size that the target verifies, for comparison.
-            num_levels: As in `AutoregressiveDrafter`.
+            growth: As in `AutoregressiveDrafter`.
         """
         self.timed = TimedEngine(engine)
-        super().__init__(
-            sessions,
-            self.timed,
-            width=width,
-            max_ahead=max_ahead,
-            prefill_chunk=prefill_chunk,
-            lockstep=lockstep,
-            slots=PrefixSlots(self.timed, is_shared=False),
-            num_levels=num_levels,
-        )
+        slots = PrefixSlots(self.timed, is_shared=False)
+        super().__init__(sessions, self.timed, slots=slots, **growth)
         self._sent = SentPaths(sessions.forest)
 
     @property
