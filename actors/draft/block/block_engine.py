@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.block.block_net import BlockNet
 from outrider.actors.draft.block.context_cache import ContextCache
+from outrider.actors.draft.on_states.placed_engine import PlacedEngine, wanted_rows
 from outrider.actors.engine.kv.added_rows import packed
-from outrider.actors.engine.protocol import Batch, Int64s, Logits, ModelSpec, Moves, Rows
-from outrider.actors.engine.tables.moved_columns import move_columns
-from outrider.actors.engine.tables.token_slot_engine import TokenSlotEngine
+from outrider.actors.engine.protocol import Batch, Int64s, Logits, ModelSpec, Rows
 
 CONFIDENCE_EDGES = np.array([0.3, 0.45, 0.6, 0.8])
 """Between the levels of confidence. Of a toy's rows each level has a fair part; what a level is worth is learned while serving."""
@@ -31,7 +30,7 @@ NO_BLOCK = -(1 << 40)
 """Position of a slot's block that has none: every row is behind its end."""
 
 
-class BlockEngine(TokenSlotEngine):
+class BlockEngine(PlacedEngine):
     """Runs a block drafter for many sessions. Used by one thread."""
 
     def __init__(self, net: BlockNet, spec: ModelSpec, *, num_slots: int, max_scratch: int) -> None:
@@ -51,8 +50,6 @@ class BlockEngine(TokenSlotEngine):
         device = spec.device
         self.context = ContextCache(net, num_slots, device)
         """What the target has told."""
-        # Column 0 is the last cached row, so that parent -1 finds it too.
-        self._positions_SC = np.full((num_slots, 1 + max_scratch), -1, np.int64)
         shape = (num_slots, config.block, net.num_logits)
         self._unary_SBV = torch.zeros(*shape, device=device)
         self._states_SBD = torch.zeros(num_slots, config.block, config.width, device=device)
@@ -107,46 +104,18 @@ class BlockEngine(TokenSlotEngine):
 
     def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
         """See `Engine`."""
-        slot = self._slots.acquire(slot, keep=keep)
-        self._positions_SC[slot, 0] = keep - 1
+        slot = super().acquire(slot, keep=keep)
         self.forget(slot, 0)
         return slot
-
-    def release(self, slot: int, *, keep: int = 0) -> None:
-        """See `Engine`."""
-        self._slots.release(slot, keep=keep)
-
-    def copy_prefix(self, source: int, destination: int, length: int) -> None:
-        """See `Engine`; states of the target are not copied."""
-        self._slots.copy_prefix(source, destination, length)
-        self._positions_SC[destination, 0] = length - 1
-
-    def truncate(self, slot: int, length: int) -> None:
-        """See `Engine`."""
-        self._slots.truncate(slot, length)
-        self._positions_SC[slot, 0] = length - 1
-
-    def rebase(self, moves: Moves) -> None:
-        """See `Engine`."""
-        self._slots.rebase(moves)
-        move_columns(self._positions_SC, moves)
 
     @torch.inference_mode()
     def forward(self, batch: Sequence[Rows]) -> Logits:
         """See `Engine`. Rows at positions without a lattice have zeros for logits."""
         arrays = packed(batch)
-        counts_B = np.diff(arrays.starts_E)
-        firsts_B = np.array([self._slots.scratch(slot) for slot in arrays.slots_E.tolist()])
-        slots_R = self._slots.add(arrays)
-        columns_R = np.arange(arrays.num_rows) + np.repeat(
-            firsts_B + 1 - arrays.starts_E[:-1], counts_B
-        )
-        positions_R = self._place(slots_R, columns_R, arrays.parents_R + 1)
+        slots_R, columns_R, _, positions_R = self._place(arrays)
         self._begin_blocks(arrays, positions_R)
         self._follow(slots_R, columns_R, arrays.parents_R + 1, arrays.tokens_R)
-        wanted_R = np.repeat(arrays.wanted_E == 2, counts_B)
-        wanted_R[arrays.starts_E[1:][arrays.wanted_E >= 1] - 1] = True
-        wanted = wanted_R.nonzero()[0]
+        wanted = wanted_rows(arrays)
         slots_W, columns_W = slots_R[wanted], columns_R[wanted]
         values_WV = self._logits(slots_W, columns_W, arrays.tokens_R[wanted])
         places_W = self._places(slots_W, columns_W)
@@ -217,16 +186,3 @@ class BlockEngine(TokenSlotEngine):
         self._lay(torch.from_numpy(slots_N).to(device), states)
         self._is_stale_S[slots_N] = False
         self.num_blocks = len(slots_N)
-
-    def _place(self, slots_R: Int64s, columns_R: Int64s, above_R: Int64s) -> Int64s:
-        """Notes the positions of new rows, parents before children, and returns them."""
-        positions_SC = self._positions_SC
-        if len(np.unique(slots_R)) == len(slots_R):
-            positions_SC[slots_R, columns_R] = positions_SC[slots_R, above_R] + 1
-        else:
-            for slot, column, above in zip(
-                slots_R.tolist(), columns_R.tolist(), above_R.tolist(), strict=True
-            ):
-                positions_SC[slot, column] = positions_SC[slot, above] + 1
-        positions_R: Int64s = positions_SC[slots_R, columns_R]
-        return positions_R

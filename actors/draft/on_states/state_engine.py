@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from outrider.actors.draft.on_states.placed_engine import PlacedEngine, wanted_rows
 from outrider.actors.engine.kv.added_rows import packed
 from outrider.actors.engine.protocol import WANTS, Int64s, Logits, ModelSpec, Moves, Rows
 from outrider.actors.engine.tables.moved_columns import move_columns
-from outrider.actors.engine.tables.token_slot_engine import TokenSlotEngine
 
 NEVER = -(1 << 40)
 """Position of the newest hidden state where there is none: every row is deeper than any net goes."""
@@ -46,7 +46,7 @@ class NewRows:
         return NewRows(**{name: getattr(self, name)[rows] for name in NewRows.__slots__})
 
 
-class StateEngine(TokenSlotEngine, ABC):
+class StateEngine(PlacedEngine, ABC):
     """States of the rows of many slots. Used by one thread."""
 
     def __init__(
@@ -76,10 +76,8 @@ class StateEngine(TokenSlotEngine, ABC):
         """Stages that may follow one another."""
         self.num_computed = 0
         """Rows of the last pass that were computed."""
-        device, columns = spec.device, 1 + max_scratch
-        # Column 0 is the last cached row, so that parent -1 finds it too.
-        self._states_SCM = torch.zeros(num_slots, columns, state_width, device=device)
-        self._positions_SC = np.full((num_slots, columns), -1, np.int64)
+        device = spec.device
+        self._states_SCM = torch.zeros(num_slots, 1 + max_scratch, state_width, device=device)
         self._features_SD = torch.zeros(num_slots, feature_width, device=device)
         self._newest_S = np.full(num_slots, NEVER, np.int64)
 
@@ -113,52 +111,36 @@ class StateEngine(TokenSlotEngine, ABC):
 
     def acquire(self, slot: int | None = None, *, keep: int = 0) -> int:
         """See `Engine`; rows that were kept are rows of nothing until the target tells of them again."""
-        slot = self._slots.acquire(slot, keep=keep)
-        self._positions_SC[slot, 0] = keep - 1
+        slot = super().acquire(slot, keep=keep)
         self._newest_S[slot] = NEVER
         return slot
 
     def release(self, slot: int, *, keep: int = 0) -> None:
         """See `Engine`."""
-        self._slots.release(slot, keep=keep)
+        super().release(slot, keep=keep)
         self._newest_S[slot] = NEVER
-
-    def copy_prefix(self, source: int, destination: int, length: int) -> None:
-        """See `Engine`; as `acquire` with kept rows."""
-        self._slots.copy_prefix(source, destination, length)
-        self._positions_SC[destination, 0] = length - 1
 
     def truncate(self, slot: int, length: int) -> None:
         """See `Engine`. The state of the last row that stays is lost, so rows go on from a hidden state of `length - 1` or later only."""
         is_cut = length < self._slots.cached(slot)
-        self._slots.truncate(slot, length)
-        self._positions_SC[slot, 0] = length - 1
+        super().truncate(slot, length)
         if is_cut and self._newest_S[slot] < length - 1:
             self._newest_S[slot] = NEVER
 
     def rebase(self, moves: Moves) -> None:
         """See `Engine`."""
-        self._slots.rebase(moves)
-        for columns in (self._states_SCM, self._positions_SC):
-            move_columns(columns, moves)
+        super().rebase(moves)
+        move_columns(self._states_SCM, moves)
 
     @torch.inference_mode()
     def forward(self, batch: Sequence[Rows]) -> Logits:
         """See `Engine`."""
         arrays = packed(batch)
-        firsts_B = np.array([self._slots.scratch(slot) for slot in arrays.slots_E.tolist()])
-        slots_R = self._slots.add(arrays)
-        counts_B = np.diff(arrays.starts_E)
-        columns_R = np.arange(arrays.num_rows) + np.repeat(
-            firsts_B + 1 - arrays.starts_E[:-1], counts_B
-        )
-        above_R = arrays.parents_R + 1
-        is_below_new_R = above_R > np.repeat(firsts_B, counts_B)
-        positions_R = self._place(slots_R, columns_R, above_R, is_below_new_R)
+        slots_R, columns_R, is_below_new_R, positions_R = self._place(arrays)
         rows = NewRows(
             slots_R=slots_R,
             columns_R=columns_R,
-            above_R=above_R,
+            above_R=arrays.parents_R + 1,
             is_below_new_R=is_below_new_R,
             positions_R=positions_R,
             stages_R=positions_R - self._newest_S[slots_R] - 1,
@@ -168,7 +150,7 @@ class StateEngine(TokenSlotEngine, ABC):
         self.num_computed = int(np.count_nonzero(live_R))
         self._compute(rows, live_R)
         if arrays.wanted_E.min() < _ALL:
-            wanted = _wanted(arrays.wanted_E, counts_B).nonzero()[0]
+            wanted = wanted_rows(arrays)
             rows, live_R = rows.at(wanted), live_R[wanted]
         return Logits(values_RV=self._logits(rows, live_R), offsets=arrays.offsets)
 
@@ -179,28 +161,3 @@ class StateEngine(TokenSlotEngine, ABC):
     @abstractmethod
     def _logits(self, rows: NewRows, live_R: NDArray[np.bool_]) -> torch.Tensor:
         """Of some rows of the last pass, [R, V] float32; zeros where not live."""
-
-    def _place(
-        self,
-        slots_R: Int64s,
-        columns_R: Int64s,
-        above_R: Int64s,
-        is_below_new_R: NDArray[np.bool_],
-    ) -> Int64s:
-        """Notes the positions of new rows, and returns them."""
-        positions_SC = self._positions_SC
-        positions_R: Int64s = positions_SC[slots_R, above_R] + 1
-        positions_SC[slots_R, columns_R] = positions_R
-        # Those below other new rows, one after another: rows of texts that are read.
-        for row in is_below_new_R.nonzero()[0].tolist():
-            position = positions_SC[slots_R[row], above_R[row]] + 1
-            positions_R[row] = positions_SC[slots_R[row], columns_R[row]] = position
-        return positions_R
-
-
-def _wanted(wanted_E: Int64s, counts_E: Int64s) -> NDArray[np.bool_]:
-    """Which rows of a batch have logits."""
-    wanted_R = np.repeat(wanted_E == _ALL, counts_E)
-    lasts_E = np.cumsum(counts_E) - 1
-    wanted_R[lasts_E[wanted_E >= 1]] = True
-    return wanted_R
