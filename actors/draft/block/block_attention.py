@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from outrider.actors.draft.on_states.net_shape import LayerShape
 from outrider.actors.draft.on_states.rotary import frequencies
 
 FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -22,31 +22,6 @@ FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
 }
 """Of the gated product, by the names of `layer_fields.ACTIVATIONS`."""
-
-
-class LayerShape(Protocol):
-    """What a block of a draft model must be told of its shape."""
-
-    @property
-    def width(self) -> int: ...
-    @property
-    def num_heads(self) -> int: ...
-    @property
-    def num_key_heads(self) -> int: ...
-    @property
-    def head_dim(self) -> int: ...
-    @property
-    def inner(self) -> int: ...
-    @property
-    def activation(self) -> str: ...
-    @property
-    def rope_theta(self) -> float: ...
-    @property
-    def rope_scaling(self) -> Mapping[str, Any]: ...
-    @property
-    def has_biases(self) -> bool: ...
-    @property
-    def eps(self) -> float: ...
 
 
 def rotations(config: LayerShape, positions: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from outrider.actors.draft.on_states.net_shape import (
-    NetShape,
-    check_activation,
-    check_heads,
-    check_sizes,
-)
+from outrider.actors.draft.on_states.net_shape import LayerShape, check_sizes
 from outrider.actors.exchange.feedback_request import FeedbackRequest, Layer
 
 SIZES = (
@@ -33,13 +27,10 @@ MARKOV_HEADS = ("vanilla", "gated")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlockConfig(NetShape):
+class BlockConfig(LayerShape):
     """DFlash (arXiv 2602.06036) and DSpark (DeepSeek-AI 2026); `block_net.BlockNet` has the equations."""
 
     kind: ClassVar[str] = "dspark"
-
-    width: int
-    """D: numbers of the draft model's own states."""
 
     taps: tuple[Layer, ...]
     """Layers of the target whose states are fused, as `exchange.feedback_request.Layer` counts them."""
@@ -49,16 +40,6 @@ class BlockConfig(NetShape):
 
     num_layers: int = 2
     """Blocks of the draft model."""
-
-    num_heads: int = 4
-    num_key_heads: int = 2
-    head_dim: int = 40
-
-    inner: int = 320
-    """Width of the gated product."""
-
-    activation: str = "silu"
-    """Its function, as `layer_fields.ACTIVATIONS`."""
 
     block: int = 8
     """B: slots of a pass. Slot 0 holds the newest token. No other width than the trained one is ever run: all slots see each other."""
@@ -97,9 +78,6 @@ class BlockConfig(NetShape):
     mask_token_id: int | None = None
     """Token whose embedding slots hold that are told none. None: a vector of the net's own."""
 
-    has_biases: bool = False
-    """Whether the maps of attention have biases."""
-
     embedding_scale: float = 1.0
     """What embeddings are multiplied by."""
 
@@ -108,13 +86,6 @@ class BlockConfig(NetShape):
 
     soft_cap: float = 0.0
     """c: behind that, z becomes c tanh(z / c). 0: it stays."""
-
-    rope_theta: float = 10_000.0
-
-    rope_scaling: Mapping[str, Any] = field(default_factory=dict)
-    """As `on_states.rotary.frequencies` takes it."""
-
-    eps: float = 1e-6
 
     def __post_init__(self) -> None:
         check_sizes(self, SIZES)
@@ -136,10 +107,7 @@ class BlockConfig(NetShape):
             raise ValueError(
                 f"both_ways is {self.both_ways!r}; it must name layers of 0 to {self.num_layers - 1}"
             )
-        check_activation(self.activation)
-        check_heads(
-            num_heads=self.num_heads, num_key_heads=self.num_key_heads, head_dim=self.head_dim
-        )
+        self.check_layer()
         if not self.taps:
             raise ValueError("taps is empty; name layers of the target")
         _ = self.request

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from outrider.actors.draft.on_states.net_shape import NetShape, check_heads, check_sizes
+from outrider.actors.draft.on_states.net_shape import LayerShape, check_sizes
 
 SIZES = (
     "vocab_size",
@@ -24,7 +23,7 @@ SIZES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiffusionConfig(NetShape):
+class DiffusionConfig(LayerShape):
     """A block-causal denoiser (Christopher et al. 2024, arXiv 2408.05636); `diffusion_net.DiffusionNet` has the equations."""
 
     kind: ClassVar[str] = "diffusion"
@@ -32,16 +31,10 @@ class DiffusionConfig(NetShape):
     table_width: int
     """Numbers of a row of the target's embedding and head, which the draft model borrows."""
 
-    width: int
-    """D: numbers of the draft model's own states."""
-
     num_layers: int = 3
-    num_heads: int = 4
-    num_key_heads: int = 2
     head_dim: int = 32
 
     inner: int = 160
-    """Width of the gated product."""
 
     block: int = 8
     """L: tokens that are proposed. The first follows from the newest token's own row, each other from a place that holds the mask or
@@ -49,12 +42,6 @@ class DiffusionConfig(NetShape):
 
     window: int = 128
     """Positions before its own that a row sees, at most, its own included."""
-
-    rope_theta: float = 10_000.0
-    rope_scaling: Mapping[str, Any] = field(default_factory=dict)
-    has_biases: bool = False
-    activation: str = "silu"
-    eps: float = 1e-6
 
     first: tuple[float, ...] = ()
     """Measured by the trainer: how often the target's token is the likeliest candidate, by distance from the last token that is known, each given
@@ -69,9 +56,7 @@ class DiffusionConfig(NetShape):
             raise ValueError(
                 f"block is {self.block}; it must be at least 2, so that something is denoised"
             )
-        check_heads(
-            num_heads=self.num_heads, num_key_heads=self.num_key_heads, head_dim=self.head_dim
-        )
+        self.check_layer()
         for name in ("first", "among"):
             rates = getattr(self, name)
             if len(rates) not in (0, self.block):

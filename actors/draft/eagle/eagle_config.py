@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from outrider.actors.draft.on_states.net_shape import (
-    NetShape,
-    check_activation,
-    check_heads,
-    check_sizes,
-)
+from outrider.actors.draft.on_states.net_shape import LayerShape, check_sizes
 from outrider.actors.exchange.feedback_request import FeedbackRequest, Layer
 
 SIZES = (
@@ -33,29 +27,16 @@ twice the depth of a tree is asked for; a net of five steps is nearly as good at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EagleConfig(NetShape):
+class EagleConfig(LayerShape):
     """EAGLE-3 (Li et al. 2025, arXiv 2503.01840); `eagle_net.EagleNet` has the equations."""
 
     kind: ClassVar[str] = "eagle3"
-
-    width: int
-    """D: numbers of a state of the net, and of a row of the embedding."""
 
     taps: tuple[Layer, ...]
     """Layers of the target whose states are fused, as `exchange.feedback_request.Layer` counts them."""
 
     target_width: int
     """Numbers of a hidden state of the target; D in most nets."""
-
-    num_heads: int = 4
-    num_key_heads: int = 2
-    head_dim: int = 40
-
-    inner: int = 320
-    """Width of the gated product."""
-
-    activation: str = "silu"
-    """Its function, as `layer_fields.ACTIVATIONS`."""
 
     num_drafted: int = 0
     """Token ids that the net proposes, its head's rows; 0: all of the target's."""
@@ -100,18 +81,8 @@ class EagleConfig(NetShape):
     reuse_rank: int = 0
     """Rank of the map that puts another token into a kept state (`hidden_reuse`); 0: there is none."""
 
-    has_biases: bool = False
-    """Whether the maps of attention have biases."""
-
     logit_scale: float = 1.0
     """What the head's logits are multiplied by."""
-
-    rope_theta: float = 10_000.0
-
-    rope_scaling: Mapping[str, Any] = field(default_factory=dict)
-    """As `on_states.rotary.frequencies` takes it."""
-
-    eps: float = 1e-6
 
     def __post_init__(self) -> None:
         check_sizes(self, SIZES)
@@ -119,10 +90,7 @@ class EagleConfig(NetShape):
             value = getattr(self, name)
             if type(value) is not int or not 0 <= value <= most:
                 raise ValueError(f"{name} is {value!r}; it must be 0 to {most}")
-        check_activation(self.activation)
-        check_heads(
-            num_heads=self.num_heads, num_key_heads=self.num_key_heads, head_dim=self.head_dim
-        )
+        self.check_layer()
         if not self.taps:
             raise ValueError("taps is empty; name layers of the target")
         if not (self.has_fc or self._reads_as_is):

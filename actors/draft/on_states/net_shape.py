@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from outrider.actors.draft.checkpoints.layer_fields import ACTIVATIONS, MOST_COUNTED
@@ -41,28 +41,6 @@ def check_sizes(shape: object, names: Sequence[str], *, least: int = 1) -> None:
         value, most = getattr(shape, name), LARGEST.get(name, LARGEST_SIZE)
         if type(value) is not int or not least <= value <= most:
             raise ValueError(f"{name} is {value!r}; it must be a whole number of {least} to {most}")
-
-
-def check_heads(*, num_heads: int, num_key_heads: int, head_dim: int) -> None:
-    """Refuses heads of attention that cannot be grouped, or rotated.
-
-    Raises:
-        ValueError: They cannot.
-    """
-    if num_heads % num_key_heads:
-        raise ValueError(f"num_heads is {num_heads}, which {num_key_heads} key heads do not divide")
-    if head_dim % 2:
-        raise ValueError(f"head_dim is {head_dim}; it is rotated in pairs, so even")
-
-
-def check_activation(name: str) -> None:
-    """Refuses a function of the gated product that is not there.
-
-    Raises:
-        ValueError: It is not; the message says which are.
-    """
-    if name not in ACTIVATIONS:
-        raise ValueError(f"activation is {name!r}; it must be {' or '.join(ACTIVATIONS)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,3 +98,41 @@ class NetShape:
             return cls(**given)
         except TypeError as error:
             raise ValueError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerShape(NetShape):
+    """Of a net of decoder layers, of Llama's and Qwen3's shape."""
+
+    width: int
+    """D: numbers of the net's own states."""
+    num_heads: int = 4
+    num_key_heads: int = 2
+    head_dim: int = 40
+    inner: int = 320
+    """Width of the gated product."""
+    activation: str = "silu"
+    """Its function, as `layer_fields.ACTIVATIONS`."""
+    has_biases: bool = False
+    """Whether the maps of attention have biases."""
+    rope_theta: float = 10_000.0
+    rope_scaling: Mapping[str, Any] = field(default_factory=dict)
+    """As `on_states.rotary.frequencies` takes it."""
+    eps: float = 1e-6
+
+    def check_layer(self) -> None:
+        """Refuses a function that is not there, and heads that cannot be grouped, or rotated.
+
+        Raises:
+            ValueError: The message says what is allowed.
+        """
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(
+                f"activation is {self.activation!r}; it must be {' or '.join(ACTIVATIONS)}"
+            )
+        if self.num_heads % self.num_key_heads:
+            raise ValueError(
+                f"num_heads is {self.num_heads}, which {self.num_key_heads} key heads do not divide"
+            )
+        if self.head_dim % 2:
+            raise ValueError(f"head_dim is {self.head_dim}; it is rotated in pairs, so even")
