@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from outrider.actors.draft.block.block_attention import BlockLayer, rotations
 from outrider.actors.draft.block.block_config import BlockConfig
-from outrider.actors.draft.on_states.net_tables import spread
+from outrider.actors.draft.on_states.net_tables import check_table, spread
 
 
 class MarkovHead(nn.Module):
@@ -68,6 +68,10 @@ class ConfidenceHead(nn.Module):
 class BlockNet(nn.Module):
     """See the module."""
 
+    _embedding_VD: Tensor
+    _head_VD: Tensor
+    _draft_ids: Tensor | None
+
     def __init__(
         self,
         config: BlockConfig,
@@ -89,15 +93,9 @@ class BlockNet(nn.Module):
         """
         super().__init__()
         self.config = config
-        self._draft_ids: Tensor | None
         num_logits = config.vocab_size if draft_ids is None else len(draft_ids)
-        rows = {"embedding": config.vocab_size, "head": num_logits}
-        for name, table in (("embedding", embedding_VD), ("head", head_VD)):
-            if tuple(table.shape) != (rows[name], config.width):
-                raise ValueError(
-                    f"the target's {name} is {tuple(table.shape)}; the shape asks for "
-                    f"{rows[name], config.width}"
-                )
+        check_table("embedding", embedding_VD, (config.vocab_size, config.width))
+        check_table("head", head_VD, (num_logits, config.width))
         self.register_buffer("_embedding_VD", embedding_VD, persistent=False)
         self.register_buffer("_head_VD", head_VD, persistent=False)
         self.register_buffer("_draft_ids", draft_ids, persistent=False)
@@ -151,7 +149,7 @@ class BlockNet(nn.Module):
             h [N, B, D].
         """
         config = self.config
-        table_VD = self._table("_embedding_VD")
+        table_VD = self._embedding_VD
         mask = table_VD[config.mask_token_id] if self.mask_embed is None else self.mask_embed
         slots = torch.where(is_told_NB[..., None], F.embedding(tokens_NB, table_VD), mask)
         slots = slots * config.embedding_scale
@@ -169,7 +167,7 @@ class BlockNet(nn.Module):
     def unary(self, states: Tensor) -> Tensor:
         """U of states h [.., D], one for each row of the head."""
         config = self.config
-        logits = F.linear(states, self._table("_head_VD")) * config.logit_scale
+        logits = F.linear(states, self._head_VD) * config.logit_scale
         return config.soft_cap * (logits / config.soft_cap).tanh() if config.soft_cap else logits
 
     def likeliest(self, states: Tensor) -> Tensor:
@@ -207,17 +205,12 @@ class BlockNet(nn.Module):
     @property
     def num_logits(self) -> int:
         """Rows of the head."""
-        return len(self._table("_head_VD"))
+        return len(self._head_VD)
 
     def _layer(self, number: int) -> BlockLayer:
         layer = self.layers[number]
         assert isinstance(layer, BlockLayer), "they are"
         return layer
-
-    def _table(self, name: str) -> Tensor:
-        table = getattr(self, name)
-        assert isinstance(table, Tensor), "it was given"
-        return table
 
 
 def _seen(seen_NC: Tensor, own: Tensor) -> Tensor:

@@ -18,10 +18,14 @@ from torch import Tensor, nn
 
 from outrider.actors.draft.block.block_attention import BlockLayer, rotations
 from outrider.actors.draft.diffusion.diffusion_config import DiffusionConfig
+from outrider.actors.draft.on_states.net_tables import check_table
 
 
 class DiffusionNet(nn.Module):
     """See the module."""
+
+    _embedding_VD: Tensor
+    _head_VD: Tensor
 
     def __init__(self, config: DiffusionConfig, *, embedding_VD: Tensor, head_VD: Tensor) -> None:
         """Freshly initialised.
@@ -36,12 +40,9 @@ class DiffusionNet(nn.Module):
         """
         super().__init__()
         self.config = config
-        for name, table in (("embedding", embedding_VD), ("head", head_VD)):
-            if tuple(table.shape) != (config.vocab_size, config.table_width):
-                raise ValueError(
-                    f"the target's {name} is {tuple(table.shape)}; the shape asks for "
-                    f"{config.vocab_size, config.table_width}"
-                )
+        shape = config.vocab_size, config.table_width
+        check_table("embedding", embedding_VD, shape)
+        check_table("head", head_VD, shape)
         self.register_buffer("_embedding_VD", embedding_VD, persistent=False)
         self.register_buffer("_head_VD", head_VD, persistent=False)
         self.in_proj = nn.Linear(config.table_width, config.width, bias=False)
@@ -54,8 +55,8 @@ class DiffusionNet(nn.Module):
     def tables(self) -> dict[str, Tensor]:
         """The borrowed tables, as `__init__` takes them."""
         return {
-            "embedding_VD": self._table("_embedding_VD"),
-            "head_VD": self._table("_head_VD"),
+            "embedding_VD": self._embedding_VD,
+            "head_VD": self._head_VD,
         }
 
     def states(
@@ -78,7 +79,7 @@ class DiffusionNet(nn.Module):
         Returns:
             Normed states [N, R, D], and the rows' own keys and values (layers, N, R, 2, key heads, head_dim).
         """
-        embedded = F.embedding(tokens_NR, self._table("_embedding_VD"))
+        embedded = F.embedding(tokens_NR, self._embedding_VD)
         slots = torch.where(is_known_NR[..., None], self.in_proj(embedded), self.mask_embed)
         rotation = rotations(self.config, positions_NR)
         kept = []
@@ -90,9 +91,4 @@ class DiffusionNet(nn.Module):
 
     def unary(self, states: Tensor) -> Tensor:
         """Logits [.., V] of states [.., D]: of the token behind each row's."""
-        return F.linear(self.out_proj(states), self._table("_head_VD"))
-
-    def _table(self, name: str) -> Tensor:
-        table = getattr(self, name)
-        assert isinstance(table, Tensor), "it was given"
-        return table
+        return F.linear(self.out_proj(states), self._head_VD)

@@ -39,6 +39,7 @@ from torch import Tensor, nn
 
 from outrider.actors.draft.block.block_attention import BlockAttention, GatedProduct, rotations
 from outrider.actors.draft.eagle.eagle_config import EagleConfig
+from outrider.actors.draft.on_states.net_tables import check_table, spread
 
 
 class EagleLayer(nn.Module):
@@ -132,11 +133,8 @@ class EagleNet(nn.Module):
             ("embedding", embedding_VD, config.owns_embedding),
             ("head", head_VD, config.owns_head),
         ):
-            shape = None if table is None else tuple(table.shape)
-            if not owns and shape != (config.vocab_size, width):
-                raise ValueError(
-                    f"the target's {name} is {shape}; the shape asks for {config.vocab_size, width}"
-                )
+            if not owns:
+                check_table(name, table, (config.vocab_size, width))
         read = len(config.taps) * config.target_width
         self.input_norm = nn.RMSNorm(read, config.eps) if config.norm_before_fc else None
         self.fc_norm = nn.ModuleList(
@@ -232,11 +230,7 @@ class EagleNet(nn.Module):
     def logits_of_normed(self, rows: Tensor) -> Tensor:
         """As `logits`, of normed states."""
         drafted, ids = F.linear(rows, self.head()) * self.config.logit_scale, self.drafted_ids
-        if ids is None:
-            return drafted
-        every = drafted.new_full((*drafted.shape[:-1], self.config.vocab_size), -torch.inf)
-        every[..., ids] = drafted
-        return every
+        return drafted if ids is None else spread(drafted, ids, self.config.vocab_size)
 
     def forward(
         self, states: Tensor, tokens: Tensor, positions: Tensor, every: Tensor, seen: Tensor

@@ -44,6 +44,10 @@ class ShiftedNorm(nn.Module):
 class SpeculatorNet(nn.Module):
     """See the module. Stages are named by their number from 0 on; those beyond the trained ones use the last one's weights."""
 
+    _embedding_VD: torch.Tensor | None
+    _head_VD: torch.Tensor | None
+    _draft_ids: torch.Tensor | None
+
     def __init__(
         self,
         config: SpeculatorConfig,
@@ -75,7 +79,6 @@ class SpeculatorNet(nn.Module):
                     raise ValueError(f"{name} is {shape}; the shape asks for {vocab_size, width}")
         self.register_buffer("_embedding_VD", embedding_VD if borrows else None, persistent=False)
         self.register_buffer("_head_VD", head_VD if borrows else None, persistent=False)
-        self._draft_ids: torch.Tensor | None
         self.register_buffer("_draft_ids", draft_ids, persistent=False)
         is_hidden = config.feeds == "hidden"
         self.first = None if is_hidden else nn.Linear(width, inner, bias=False)
@@ -143,7 +146,7 @@ class SpeculatorNet(nn.Module):
         if self.config.tables == "own":
             table = min(index, self.config.num_tables - 1)
             return states, matrix(self.lm_heads[table])
-        assert isinstance(self._head_VD, torch.Tensor), "it was given"
+        assert self._head_VD is not None, "it was given"
         if self.config.feeds != "hidden":
             states = self._features(index, states)
         return states, self._head_VD
@@ -157,7 +160,7 @@ class SpeculatorNet(nn.Module):
     def _embedded(self, table: int, tokens: torch.Tensor) -> torch.Tensor:
         if self.config.tables == "own":
             return F.embedding(tokens, matrix(self.embeddings[table]))
-        assert isinstance(self._embedding_VD, torch.Tensor), "it was given"
+        assert self._embedding_VD is not None, "it was given"
         return F.linear(F.embedding(tokens, self._embedding_VD), matrix(self.token_maps[table]))
 
     def _features(self, index: int, states: torch.Tensor) -> torch.Tensor:

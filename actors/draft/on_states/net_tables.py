@@ -27,6 +27,13 @@ class NetTables:
     """The target's token of each row of the head, int64; None: all tokens."""
 
 
+def check_table(name: str, table: Tensor | None, shape: tuple[int, int]) -> None:
+    """Refuses a table of the target that is not there, or of another shape. Raises ValueError."""
+    found = None if table is None else tuple(table.shape)
+    if found != shape:
+        raise ValueError(f"the target's {name} is {found}; the shape asks for {shape}")
+
+
 def spread(values: Tensor, draft_ids: Tensor, vocab_size: int) -> Tensor:
     """Logits of some tokens [.., K] as logits of all [.., V]: minus infinity for the others, which are never proposed."""
     spreaded = values.new_full((*values.shape[:-1], vocab_size), -torch.inf)
