@@ -7,7 +7,7 @@ from pathlib import Path
 
 from outrider.actors.draft.block.block_config import BlockConfig
 from outrider.actors.draft.block.block_net import BlockNet
-from outrider.actors.draft.on_states.net_folder import load_net, read_config, save_folder
+from outrider.actors.draft.on_states.net_folder import load_net, read_config
 from outrider.actors.draft.on_states.target_tables import tables_for
 
 
@@ -39,8 +39,3 @@ def load_block_net(
         draft_ids=tables.draft_ids,
     )
     return load_net(folder, build, target=target)
-
-
-def save_block_net(folder: Path, net: BlockNet, card: str) -> None:
-    """Writes a folder; see `save_folder`."""
-    save_folder(folder, net, net.config.as_json(), card)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from outrider.actors.draft.diffusion.diffusion_config import DiffusionConfig
 from outrider.actors.draft.diffusion.diffusion_net import DiffusionNet
-from outrider.actors.draft.on_states.net_folder import load_net, read_config, save_folder
+from outrider.actors.draft.on_states.net_folder import load_net, read_config
 from outrider.actors.draft.on_states.target_tables import tables_for
 
 
@@ -37,8 +37,3 @@ def load_diffusion_net(folder: Path, *, target: str = "") -> DiffusionNet:
     tables = tables_for(folder, wanted, target=target)
     build = partial(DiffusionNet, config, embedding_VD=tables.embedding_VD, head_VD=tables.head_KD)
     return load_net(folder, build)
-
-
-def save_diffusion_net(folder: Path, net: DiffusionNet, config: DiffusionConfig, card: str) -> None:
-    """Writes a folder with this shape's figures; see `save_folder`."""
-    save_folder(folder, net, config.as_json(), card)

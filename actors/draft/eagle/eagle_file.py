@@ -7,7 +7,7 @@ from pathlib import Path
 
 from outrider.actors.draft.eagle.eagle_config import EagleConfig
 from outrider.actors.draft.eagle.eagle_net import EagleNet
-from outrider.actors.draft.on_states.net_folder import load_net, read_config, save_folder
+from outrider.actors.draft.on_states.net_folder import load_net, read_config
 from outrider.actors.draft.on_states.target_tables import tables_for
 
 
@@ -28,8 +28,3 @@ def load_eagle(folder: Path, *, target: str = "") -> EagleNet:
         embedding, head = tables.embedding_VD, tables.head_KD
     build = partial(EagleNet, config, embedding_VD=embedding, head_VD=head)
     return load_net(folder, build, target=target)
-
-
-def save_eagle(folder: Path, net: EagleNet, card: str) -> None:
-    """Writes a folder; see `save_folder`."""
-    save_folder(folder, net, net.config.as_json(), card)

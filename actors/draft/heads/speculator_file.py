@@ -7,7 +7,7 @@ from pathlib import Path
 
 from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
-from outrider.actors.draft.on_states.net_folder import load_net, read_config, save_folder
+from outrider.actors.draft.on_states.net_folder import load_net, read_config
 from outrider.actors.draft.on_states.target_tables import stored_ids, tables_for
 
 
@@ -30,8 +30,3 @@ def load_speculator(folder: Path, *, target: str = "") -> SpeculatorNet:
         ids = stored_ids(folder, config.vocab_size, target=target)
     build = partial(SpeculatorNet, config, embedding_VD=embedding, head_VD=head, draft_ids=ids)
     return load_net(folder, build, target=target)
-
-
-def save_speculator(folder: Path, net: SpeculatorNet, card: str) -> None:
-    """Writes a folder; see `save_folder`."""
-    save_folder(folder, net, net.config.as_json(), card)

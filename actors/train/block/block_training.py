@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from outrider.actors.draft.block.block_file import save_block_net
 from outrider.actors.draft.block.block_net import BlockNet
+from outrider.actors.draft.on_states.net_folder import save_folder
 from outrider.actors.train.block.block_options import BlockTrainingOptions
 from outrider.actors.train.block.row_training import RowTraining
 from outrider.actors.train.features.frozen_target import FrozenTarget
@@ -93,4 +93,5 @@ class BlockTraining(RowTraining[Options]):
 
     def write(self, reports: Reports) -> None:
         """See `RowTraining`."""
-        save_block_net(self.folder, self.net, self.card(self.table(reports)))
+        card = self.card(self.table(reports))
+        save_folder(self.folder, self.net, self.config.as_json(), card)

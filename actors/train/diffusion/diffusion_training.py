@@ -13,8 +13,8 @@ import torch
 
 from outrider.actors.draft.diffusion.denoising import ONE_STEP, DistanceRates
 from outrider.actors.draft.diffusion.diffusion_config import DiffusionConfig
-from outrider.actors.draft.diffusion.diffusion_file import save_diffusion_net
 from outrider.actors.draft.diffusion.diffusion_net import DiffusionNet
+from outrider.actors.draft.on_states.net_folder import save_folder
 from outrider.actors.train.block.block_objective import Blocks
 from outrider.actors.train.block.row_training import RowTraining
 from outrider.actors.train.diffusion.diffusion_evaluation import diffusion_acceptance
@@ -124,7 +124,7 @@ class DiffusionTraining(RowTraining[DiffusionTrainingOptions]):
         rates = reports[ONE][OWN]
         config = replace(self.config, first=rates.first, among=rates.among_four)
         card = _card(config, self.options, self.table(reports))
-        save_diffusion_net(self.folder, self.net, config, card)
+        save_folder(self.folder, self.net, config.as_json(), card)
 
 
 def _card(config: DiffusionConfig, options: DiffusionTrainingOptions, measured: str) -> str:

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from outrider.actors.draft.eagle.eagle_config import EagleConfig
-from outrider.actors.draft.eagle.eagle_file import save_eagle
 from outrider.actors.draft.eagle.eagle_net import EagleNet
+from outrider.actors.draft.on_states.net_folder import save_folder
 from outrider.actors.train.eagle.eagle_evaluation import eagle_acceptance
 from outrider.actors.train.eagle.eagle_objective import eagle_loss, num_places, reuse_loss
 from outrider.actors.train.eagle.eagle_options import EagleTrainingOptions
@@ -92,7 +92,8 @@ class EagleTraining(TurnTraining[EagleTrainingOptions]):
 
     def write(self, reports: Reports) -> None:
         """See `TurnTraining`."""
-        save_eagle(self.folder, self.net, _card(self.config, self.options, self.table(reports)))
+        card = _card(self.config, self.options, self.table(reports))
+        save_folder(self.folder, self.net, self.config.as_json(), card)
 
     def _fresh(self, caches: Sequence[FeatureCache]) -> EagleNet:
         options, target, config = self.options, self.target, self.config

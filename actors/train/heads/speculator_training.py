@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
-from outrider.actors.draft.heads.speculator_file import save_speculator
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
+from outrider.actors.draft.on_states.net_folder import save_folder
 from outrider.actors.train.features.drafter_card import DrafterCard, command_of, fits
 from outrider.actors.train.features.feature_cache import FeatureCache, shuffled
 from outrider.actors.train.features.frozen_target import FrozenTarget
@@ -159,7 +159,7 @@ class SpeculatorTraining(StateTraining[SpeculatorOptions]):
     def write(self, reports: Reports) -> None:
         """See `StateTraining`."""
         card = _card(self.config, self.options, self.table(reports))
-        save_speculator(self.folder, self.net, card)
+        save_folder(self.folder, self.net, self.config.as_json(), card)
 
 
 def _card(config: SpeculatorConfig, options: SpeculatorOptions, measured: str) -> str:

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.actors.draft.block.small_block import small_config, small_net
 
-from outrider.actors.draft.block.block_file import load_block_net, save_block_net
-from outrider.actors.draft.on_states.net_folder import NetFolderError, folder_digest
+from outrider.actors.draft.block.block_file import load_block_net
+from outrider.actors.draft.on_states.net_folder import NetFolderError, folder_digest, save_folder
 from outrider.actors.draft.on_states.target_tables import digest_of
 
 WEIGHTS = "model.safetensors"
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
     (target / "config.json").write_text("{}")
     table = torch.randn(24, 24, generator=torch.Generator().manual_seed(0))
     save_file({"model.embed_tokens.weight": table}, target / WEIGHTS)
-    save_block_net(tmp_path / "drafter", net, "# A card\n")
+    save_folder(tmp_path / "drafter", net, net.config.as_json(), "# A card\n")
     return tmp_path / "drafter"
 
 
@@ -73,7 +73,8 @@ def test_tables_of_targets_of_other_files(
 def test_other_weights_are_another_drafter(folder: Path) -> None:
     """By the digest that targets are told."""
     before = folder_digest(folder)
-    save_block_net(folder, small_net(small_config(target="../target"), seed=1), "")
+    net = small_net(small_config(target="../target"), seed=1)
+    save_folder(folder, net, net.config.as_json(), "")
     assert folder_digest(folder) != before
 
 

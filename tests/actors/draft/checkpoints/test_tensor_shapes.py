@@ -15,10 +15,10 @@ from tests.actors.draft.checkpoints.test_format_refusals import DFLASH, EAGLE3, 
 from tests.actors.draft.checkpoints.test_library import RECORDED, REFUSED
 from tests.actors.draft.reference_nets import VOCAB, WIDTH, Tensors
 
-from outrider.actors.draft.block.block_file import load_block_net, save_block_net
+from outrider.actors.draft.block.block_file import load_block_net
 from outrider.actors.draft.checkpoints.checkpoint_format import UnfitCheckpoint
 from outrider.actors.draft.on_states.known_formats import found_in
-from outrider.actors.draft.on_states.net_folder import NetFolderError
+from outrider.actors.draft.on_states.net_folder import NetFolderError, save_folder
 from outrider.cluster.config.drafter_folders import found_drafters
 from outrider.cluster.config.schema import parse_config
 
@@ -177,7 +177,7 @@ def test_sizes_of_nets_that_were_made_here(
     """No memory is taken for a net that no file fills: there would not be enough."""
     target, _, _ = plain.target_folder(tmp_path / "t")
     folder = tmp_path / "d"
-    save_block_net(folder, small_net(small_config()), "")
+    save_folder(folder, small_net(small_config()), small_config().as_json(), "")
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **dict.fromkeys(fields, value)}))
     with pytest.raises(NetFolderError, match=message):

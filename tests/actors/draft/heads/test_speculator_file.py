@@ -13,9 +13,9 @@ from tests.actors.draft.heads.nets import random_net
 
 from outrider.actors.draft.choice.drafter_registry import loading_method
 from outrider.actors.draft.heads.speculator_config import SpeculatorConfig
-from outrider.actors.draft.heads.speculator_file import load_speculator, save_speculator
+from outrider.actors.draft.heads.speculator_file import load_speculator
 from outrider.actors.draft.heads.speculator_net import SpeculatorNet
-from outrider.actors.draft.on_states.net_folder import NetFolderError
+from outrider.actors.draft.on_states.net_folder import NetFolderError, save_folder
 from outrider.actors.draft.on_states.target_tables import digest_of
 
 Tensors = dict[str, torch.Tensor]
@@ -24,7 +24,8 @@ Tensors = dict[str, torch.Tensor]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A speculator with tables of its own."""
-    save_speculator(tmp_path / "s", random_net(), "# A card\n")
+    net = random_net()
+    save_folder(tmp_path / "s", net, net.config.as_json(), "# A card\n")
     return tmp_path / "s"
 
 
@@ -44,7 +45,8 @@ def test_tables_of_the_target_are_not_stored(tmp_path: Path) -> None:
     """They come from the target's own files, in float32, embedding and head alike where it ties them."""
     config = SpeculatorConfig(vocab_size=4096, width=160, inner=8, target="demo:target")
     table = torch.zeros(4096, 160)
-    save_speculator(tmp_path, SpeculatorNet(config, embedding_VD=table, head_VD=table), "")
+    net = SpeculatorNet(config, embedding_VD=table, head_VD=table)
+    save_folder(tmp_path, net, config.as_json(), "")
     assert (tmp_path / "model.safetensors").stat().st_size < 20_000
     net = load_speculator(tmp_path)
     vectors, head_VD = net.head(0, torch.ones(8))
