@@ -9,9 +9,7 @@ from typing import Any
 import grpc
 
 from outrider.actors.draft.draft_core import DraftCore
-from outrider.actors.draft.frozen.frozen_drafter import SERVED_SAMPLED
 from outrider.actors.draft.service.draft_messages import (
-    SERVED,
     attach_from_proto,
     event_from_proto,
     message_of,
@@ -29,6 +27,8 @@ from outrider.actors.draft.state.draft_events import (
 )
 from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.engine.protocol import Logits
+from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
+from outrider.actors.speculation.policies import LengthChoice
 from outrider.cluster.simulate.heap import EventRecord, Heap
 from outrider.cluster.simulate.network import SimulatedStream
 from outrider.cluster.simulate.prices import Prices, Step
@@ -86,7 +86,7 @@ class DraftProcess(Process):
             self._refuse(attach.session, grpc.StatusCode.UNAVAILABLE, "no stream to the target")
             return
         key = SessionKey(number, attach.handle)
-        event = attach_from_proto(attach, key, (*SERVED, *SERVED_SAMPLED))
+        event = attach_from_proto(attach, key, VERIFIERS, (LengthChoice.FULL,))
         self._owners[key], self._keys[attach.session] = attach.session, key
         self.core.take(replace(event, **self._known_of(number)), self.now)
 

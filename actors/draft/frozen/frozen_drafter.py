@@ -29,14 +29,8 @@ from outrider.actors.draft.trees.restrictions import confine
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Batch, Engine, Logits, Moves
 from outrider.actors.frozen.frozen_candidates import FrozenCandidates
-from outrider.actors.frozen.sparse_rows import MAX_KEPT
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.sampling.transforms import SamplingTransform, is_greedy
-
-SERVED_SAMPLED: tuple[str, ...] = tuple(
-    verifier for verifier, method in VERIFIERS.items() if method.needs_frozen_tree
-)
-"""Verifiers that this method drafts for."""
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
@@ -59,7 +53,6 @@ class SampledDrafter:
         *,
         prefill_chunk: int,
         lockstep: bool = False,
-        keep: int = MAX_KEPT,
         new_generator: Callable[[], np.random.Generator] = np.random.default_rng,
         lengths: Lengths | None = None,
         slots: PrefixSlots | None = None,
@@ -70,7 +63,6 @@ class SampledDrafter:
             engine: The draft model. Used by the calling thread only.
             prefill_chunk: Committed tokens in one pass, at most.
             lockstep: Draft nothing ahead, for comparison.
-            keep: Tokens that a law lists, at most.
             new_generator: Makes the generator of a session; must be independent of everything the target draws.
             lengths: The length policies on offer; None: those that need no trained model.
             slots: The model's slots; None: nobody else uses the model.
@@ -81,7 +73,6 @@ class SampledDrafter:
         self._planner = SampledPlanner(
             engine, prefill_chunk=prefill_chunk, ahead=0 if lockstep else AHEAD
         )
-        self._keep = keep
         self._new_generator = new_generator
         self._lengths = lengths or Lengths()
         self._states: dict[DraftSession, FrozenSession] = {}
@@ -270,7 +261,7 @@ class SampledDrafter:
         for (session, state), scores_NV in zip(growing, scores, strict=True):
             probs_NV, first = probs_RV[first : first + len(scores_NV)], first + len(scores_NV)
             probs_NV = probs_NV[:, : session.vocab_size]
-            if grow_level(state, scores_NV, probs_NV, keep=self._keep):
+            if grow_level(state, scores_NV, probs_NV):
                 grown.append(session)
         return grown
 

@@ -11,6 +11,7 @@ from outrider.actors.draft.stopping.lengths import LengthPolicy
 from outrider.actors.draft.trees.frozen_rounds import FrozenRounds, most_probable
 from outrider.actors.frozen.sparse_rows import (
     DRAWS_A_SIBLING,
+    MAX_KEPT,
     SparseRow,
     draw_siblings,
     freeze,
@@ -40,7 +41,7 @@ class FrozenSession:
 
 
 def grow_level(
-    state: FrozenSession, scores_NV: torch.Tensor, probs_NV: Float64s, *, keep: int
+    state: FrozenSession, scores_NV: torch.Tensor, probs_NV: Float64s
 ) -> bool:
     """Draws the next level of a session's last tree.
 
@@ -48,7 +49,6 @@ def grow_level(
         state: The session's.
         scores_NV: The request's scores at the nodes of the last level, after its sampling options.
         probs_NV: Their softmax.
-        keep: Tokens that a law lists, at most.
 
     Returns:
         True if the tree became complete.
@@ -67,7 +67,7 @@ def grow_level(
     else:
         least = least_prob(level)
         share = rest_share(count)
-        laws = [freeze(probs_V, least, keep, rest_share=share) for probs_V in probs_NV]
+        laws = [freeze(probs_V, least, MAX_KEPT, rest_share=share) for probs_V in probs_NV]
         drawn = [_draw(state, law, count) for law in laws]
     rounds.grow(last, laws, drawn)
     return last.is_frozen

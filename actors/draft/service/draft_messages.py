@@ -19,25 +19,15 @@ from outrider.actors.exchange.request_options_wire import (
     speculation_from_proto,
 )
 from outrider.actors.frozen import frozen_candidates
-from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.policies import LengthChoice
 from outrider.v1 import draft_pb2, target_pb2
-
-SERVED: tuple[str, ...] = tuple(
-    verifier for verifier, method in VERIFIERS.items() if not method.needs_frozen_tree
-)
-"""Verifiers that need nothing of a drafter but tokens."""
-
-
-SERVED_LENGTHS: tuple[LengthChoice, ...] = (LengthChoice.FULL,)
-"""Draft length policies that need nothing of a drafter."""
 
 
 def attach_from_proto(
     message: draft_pb2.AttachSession,
     key: SessionKey,
-    served: Collection[str] = SERVED,
-    lengths: Collection[LengthChoice] = SERVED_LENGTHS,
+    served: Collection[str],
+    lengths: Collection[LengthChoice],
 ) -> AttachSession:
     """The event of an attach command.
 

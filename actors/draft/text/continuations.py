@@ -42,8 +42,6 @@ class GrowthBounds:
     nodes: int
     width: int
     """Children of a node."""
-    least: float = LEAST
-    """Value that a node needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +90,7 @@ def grow(
         for rank, one in enumerate(ranked[: bounds.width]):
             kind = law.kind(match=match + depth, rank=rank, chance=one.chance)
             reach = value * rates[kind]
-            if reach >= bounds.least:
+            if reach >= LEAST:
                 entry = (-reach, next(order), parent, one.token, kind, depth, found[one.token][1])
                 heapq.heappush(heap, entry)
 

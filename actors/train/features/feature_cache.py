@@ -117,16 +117,6 @@ class FeatureCache:
         self._tokens_NL = _mapped(folder / TOKENS, mode, np.dtype(np.int32), shape[:2])
         self._features_NLD = _mapped(folder / FEATURES, mode, kind, shape)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether every row is there."""
-        return self.num_rows == self.room
-
-    @property
-    def num_tokens(self) -> int:
-        """Positions that count."""
-        return self.num_rows * (self.key.row_length - self.key.first)
-
     def append(self, tokens_BL: Int32s, features_BLD: torch.Tensor) -> None:
         """Adds rows, as far as there is room; on return they are on disk.
 

@@ -6,12 +6,14 @@ import pytest
 from tests.actors.draft.bench import TARGET_TABLE, MiniTarget, make_attach
 from tests.actors.draft.scripted_target import verdict_message
 
+from outrider.actors.draft.choice.drafter_registry import DRAFTERS, served_verifiers
 from outrider.actors.draft.service.draft_messages import (
     attach_from_proto,
     event_from_proto,
     message_of,
 )
 from outrider.actors.draft.state.draft_events import (
+    AttachSession,
     Closed,
     Resynced,
     ResyncWanted,
@@ -20,7 +22,16 @@ from outrider.actors.draft.state.draft_events import (
 )
 from outrider.actors.exchange.frames import BadFrame
 from outrider.actors.speculation.options import Speculation
+from outrider.actors.speculation.policies import LengthChoice
 from outrider.v1 import draft_pb2, sampling_pb2, target_pb2, tree_pb2
+
+
+TOKENS_ONLY = served_verifiers(DRAFTERS["prompt_lookup"])
+
+
+def attach(message: draft_pb2.AttachSession, key: SessionKey) -> AttachSession:
+    """The event of a command to a drafter without a model."""
+    return attach_from_proto(message, key, TOKENS_ONLY, (LengthChoice.FULL,))
 
 
 def attach_message() -> draft_pb2.AttachSession:
@@ -36,11 +47,11 @@ def attach_message() -> draft_pb2.AttachSession:
 
 def test_an_attach_command_becomes_an_event() -> None:
     """Options keep their values, absent ones their defaults; the seed keeps its 64 bits."""
-    attach = attach_from_proto(attach_message(), SessionKey(4, 8))
-    assert attach.key == SessionKey(4, 8)
-    assert (attach.tokens, attach.prompt_length) == ((5, 6, 7), 2)
-    assert (attach.sampling.seed, attach.sampling.temperature) == (2**64 - 1, 0.5)
-    assert (attach.speculation.max_depth, attach.speculation.max_nodes) == (
+    event = attach(attach_message(), SessionKey(4, 8))
+    assert event.key == SessionKey(4, 8)
+    assert (event.tokens, event.prompt_length) == ((5, 6, 7), 2)
+    assert (event.sampling.seed, event.sampling.temperature) == (2**64 - 1, 0.5)
+    assert (event.speculation.max_depth, event.speculation.max_nodes) == (
         3,
         Speculation().max_nodes,
     )
@@ -58,7 +69,7 @@ def test_an_attach_command_becomes_an_event() -> None:
 def test_a_wrong_attach_command_is_named(change: draft_pb2.AttachSession, word: str) -> None:
     """The error says which field is wrong."""
     with pytest.raises(ValueError, match=word):
-        attach_from_proto(change, SessionKey(1, 1))
+        attach(change, SessionKey(1, 1))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +90,7 @@ def test_speculation_that_is_not_served_is_named(
     message = attach_message()
     message.speculation.CopyFrom(options)
     with pytest.raises(ValueError, match=word):
-        attach_from_proto(message, SessionKey(1, 1))
+        attach(message, SessionKey(1, 1))
 
 
 def test_what_a_target_says_becomes_events() -> None:

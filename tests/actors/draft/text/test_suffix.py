@@ -87,7 +87,7 @@ def test_the_score_is_the_sum_of_path_probabilities() -> None:
         position=9,
         law=GREEDY,
         rates=[0.5] * len(PRIORS),
-        bounds=GrowthBounds(depth=2, nodes=9, width=4, least=0.01),
+        bounds=GrowthBounds(depth=2, nodes=9, width=4),
     )
     proposal = grown.proposal
     values: list[float] = []
