@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 
 from outrider.actors.draft.block.block_net import BlockNet
@@ -14,6 +16,25 @@ EVERY = 3
 """Blocks begin at every third position."""
 
 ROWS_PER_PASS = 4
+
+
+def held_blocks(
+    held: HeldOut, block: int, width: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, Blocks]]:
+    """Some rows at a time: tokens [R, L], states by layer [R, L, K, D], and blocks in them that are told nothing.
+
+    Args:
+        held: The rows.
+        block: Slots of a block.
+        width: D.
+    """
+    length, device = held.tokens_BL.shape[1], held.tokens_BL.device
+    anchors_A = torch.arange(max(held.first - 1, 1), length - block, EVERY, device=device)
+    for at in range(0, len(held.tokens_BL), ROWS_PER_PASS):
+        tokens = held.tokens_BL[at : at + ROWS_PER_PASS]
+        features = held.features_BLD[at : at + ROWS_PER_PASS].view(*tokens.shape, -1, width)
+        anchors = anchors_A.expand(len(tokens), -1)
+        yield tokens, features, Blocks(anchors, torch.zeros_like(anchors))
 
 
 @torch.no_grad()
@@ -32,21 +53,14 @@ def block_acceptance(
     config = net.config
     block, shown = config.block, config.block - lag
     sums = DepthSums(shown)
-    length, device = held.tokens_BL.shape[1], held.tokens_BL.device
-    anchors = torch.arange(max(held.first - 1, 1), length - block, EVERY, device=device)
-    for at in range(0, len(held.tokens_BL), ROWS_PER_PASS):
-        tokens = held.tokens_BL[at : at + ROWS_PER_PASS]
-        features = held.features_BLD[at : at + ROWS_PER_PASS].view(*tokens.shape, -1, config.width)
-        places = anchors.expand(len(tokens), -1)
-        told = torch.full_like(places, lag if reveals else 0)
-        blocks = Blocks(places, told)
+    for tokens, features, untold in held_blocks(held, block, config.width):
+        told = torch.full_like(untold.anchors_RA, lag if reveals else 0)
+        blocks = Blocks(untold.anchors_RA, told)
         states = block_states(net, tokens, features[:, :, : len(config.taps)], blocks)
         own = net.unary(states[:, :, lag:])
         if net.markov_head is not None:
             own = own + net.markov_head(at_slots(tokens, blocks, block)[:, :, lag:])
-        rows = torch.arange(len(tokens), device=device)[:, None, None]
-        slots = places[..., None] + torch.arange(lag, block, device=device)
-        law = output(features[rows, slots, -1])
+        law = output(at_slots(features[:, :, -1], blocks, block)[:, :, lag:])
         written = at_slots(tokens, blocks, block, 1)[:, :, lag:]
         sums.add_all(scores=own, target=law, written=written)
     return sums.report()

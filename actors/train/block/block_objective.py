@@ -102,11 +102,11 @@ def block_states(
     return states.reshape(num_rows, count, config.block, config.width)
 
 
-def at_slots(values_RL: torch.Tensor, blocks: Blocks, block: int, shift: int = 0) -> torch.Tensor:
-    """What rows have at the place of each slot, or `shift` behind it. Shape (R, A, B)."""
-    slots_B = torch.arange(block, device=values_RL.device)
-    places = (blocks.anchors_RA[..., None] + slots_B + shift).flatten(1)
-    return values_RL.gather(1, places).reshape(len(places), -1, block)
+def at_slots(values: torch.Tensor, blocks: Blocks, block: int, shift: int = 0) -> torch.Tensor:
+    """What rows [R, L, ..] have at the place of each slot, or `shift` behind it. Shape (R, A, B, ..)."""
+    slots_B = torch.arange(shift, block + shift, device=values.device)
+    rows = torch.arange(len(values), device=values.device)[:, None, None]
+    return values[rows, blocks.anchors_RA[..., None] + slots_B]
 
 
 def block_loss(
@@ -143,9 +143,7 @@ def block_loss(
         loss_N = F.cross_entropy(logits_NV, wanted_N, reduction="none")
         return (loss_N * weights_N).sum() / count_of_all(weights_N.sum())
     with torch.no_grad():
-        rows = torch.arange(len(tokens_RL), device=states.device)[:, None, None]
-        places = blocks.anchors_RA[..., None] + slots_B
-        laws_NV = net.unary(last_RLD[rows, places][counts_RAB]).softmax(-1)
+        laws_NV = net.unary(at_slots(last_RLD, blocks, block)[counts_RAB]).softmax(-1)
     loss_N, distance_N = overlap_losses(logits_NV, wanted_N, laws_NV)
     confidence_N = net.confidence(states_ND, known_N)
     if confidence_N is not None:

@@ -19,8 +19,8 @@ from outrider.actors.draft.ctc.prefix_masses import (
     empty_string,
     next_masses,
 )
-from outrider.actors.train.block.block_evaluation import EVERY, ROWS_PER_PASS
-from outrider.actors.train.block.block_objective import Blocks, at_slots, block_states
+from outrider.actors.train.block.block_evaluation import held_blocks
+from outrider.actors.train.block.block_objective import at_slots, block_states
 from outrider.actors.train.features.output_layer import Logits
 from outrider.actors.train.features.training_rows import HeldOut
 from outrider.actors.train.loop.depth_report import TREE, DepthReport, DepthSums
@@ -84,22 +84,13 @@ def string_acceptance(net: BlockNet, held: HeldOut, output: Logits) -> DepthRepo
         output: The target's output layer.
     """
     config = net.config
-    reach, length = config.reach, held.tokens_BL.shape[1]
+    reach = config.reach
     sums, in_trees = DepthSums(reach), 0.0
-    anchors = torch.arange(
-        max(held.first - 1, 1), length - config.block, EVERY, device=held.tokens_BL.device
-    )
-    for at in range(0, len(held.tokens_BL), ROWS_PER_PASS):
-        tokens = held.tokens_BL[at : at + ROWS_PER_PASS]
-        features = held.features_BLD[at : at + ROWS_PER_PASS].view(*tokens.shape, -1, config.width)
-        places = anchors.expand(len(tokens), -1)
-        blocks = Blocks(places, torch.zeros_like(places))
+    for tokens, features, blocks in held_blocks(held, config.block, config.width):
         states = block_states(net, tokens, features[:, :, : len(config.taps)], blocks)
         strings = Strings(net, states.flatten(0, 1))
         written = at_slots(tokens, blocks, reach, 1).flatten(0, 1)
-        rows = torch.arange(len(tokens), device=tokens.device)[:, None, None]
-        slots = places[..., None] + torch.arange(reach, device=tokens.device)
-        targets = features[rows, slots, -1].flatten(0, 1)
+        targets = at_slots(features[:, :, -1], blocks, reach).flatten(0, 1)
         written_NL = written.cpu().numpy()
         masses, lasts = strings.empty(), np.full(len(written), NO_TOKEN)
         for depth in range(reach):

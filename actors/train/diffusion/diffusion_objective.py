@@ -89,8 +89,7 @@ def diffusion_loss(
     # Slot 0 is a row of the text, which counts anyway.
     counts_RAB = (behind_RAB >= 0) & (slots_B > 0)
     begin = max(first - 1, 0)
-    rows = torch.arange(len(tokens_RL), device=states.device)[:, None, None]
-    lasts_RABD = last_RLD[rows, blocks.anchors_RA[..., None] + slots_B]
+    lasts_RABD = at_slots(last_RLD, blocks, net.config.block)
     states_ND = torch.cat((texts[:, begin:-1].flatten(0, 1), states[counts_RAB]))
     wanted_N = torch.cat(
         (
