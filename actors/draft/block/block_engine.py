@@ -48,7 +48,7 @@ class BlockEngine(PlacedEngine):
         self.levels_W: Int64s | None = None
         """Level of confidence of each row of logits of the last pass; None: there is no such head."""
         device = spec.device
-        self.context = ContextCache(net, num_slots, device)
+        self.context = ContextCache(config, net.keys_values, num_slots, device)
         """What the target has told."""
         shape = (num_slots, config.block, net.num_logits)
         self._unary_SBV = torch.zeros(*shape, device=device)

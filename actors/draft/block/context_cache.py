@@ -34,18 +34,6 @@ class ContextShape(Protocol):
     def window(self) -> int: ...
 
 
-class MakesRows(Protocol):
-    """A net that makes rows of what is known of positions."""
-
-    @property
-    def config(self) -> ContextShape: ...
-
-    @property
-    def keys_values(self) -> Callable[..., Tensor]:
-        """Of what is known of T positions and of these; shape (layers, T, 2, key heads, head_dim)."""
-        ...
-
-
 class ContextRing:
     """Rows of so many slots."""
 
@@ -127,10 +115,23 @@ class _Told:
 class ContextCache(ContextRing):
     """Rows that are made of what the target tells: those of all slots together, when rows are next wanted."""
 
-    def __init__(self, net: MakesRows, num_slots: int, device: torch.device) -> None:
-        """Empty; arguments as `ContextRing`, with the net that makes rows of states."""
-        super().__init__(net.config, num_slots, device)
-        self._net = net
+    def __init__(
+        self,
+        config: ContextShape,
+        make: Callable[..., Tensor],
+        num_slots: int,
+        device: torch.device,
+    ) -> None:
+        """Empty.
+
+        Args:
+            config: The shape of the model.
+            make: Rows (layers, T, 2, key heads, head_dim) of what is known of T positions, and of these.
+            num_slots: Slots.
+            device: Where the model is.
+        """
+        super().__init__(config, num_slots, device)
+        self._rows_of = make
         self._told: list[_Told] = []
         self._num_told = 0
 
@@ -187,4 +188,4 @@ class ContextCache(ContextRing):
             torch.from_numpy(np.concatenate(each)[stays_N]).to(self.device)
             for each in zip(*(one.known for one in told), strict=True)
         ]
-        self._rows[:, slots, positions % self._window] = self._net.keys_values(*known, positions)
+        self._rows[:, slots, positions % self._window] = self._rows_of(*known, positions)

@@ -27,21 +27,6 @@ from outrider.actors.engine.tables.moved_columns import move_columns
 Bools = NDArray[np.bool_]
 
 
-class _ToldRows:
-    """Makes rows of the target's states and the tokens behind them."""
-
-    def __init__(self, net: EagleNet) -> None:
-        self._net = net
-        self.config = net.config
-
-    def keys_values(
-        self, features_TLD: torch.Tensor, tokens_T: torch.Tensor, positions_T: torch.Tensor
-    ) -> torch.Tensor:
-        """See `MakesRows`."""
-        inputs = self._net.inputs(self._net.fused(features_TLD), tokens_T)
-        return self._net.keys_values(inputs, positions_T)
-
-
 class EagleEngine(StateEngine):
     """Runs a net for many sessions. Used by one thread."""
 
@@ -73,7 +58,7 @@ class EagleEngine(StateEngine):
         )
         self.net = net
         self._forward = EagleForward(net)
-        self.context = ContextCache(_ToldRows(net), num_slots, spec.device)
+        self.context = ContextCache(config, self._told_rows, num_slots, spec.device)
         """Of positions whose states the target has told."""
         self.levels_W: Int64s | None = None
         """`Grade` of each row of logits of the last pass, with reuse."""
@@ -111,6 +96,13 @@ class EagleEngine(StateEngine):
         if self._reuse is not None:
             self._reuse.forget_before(slot, newest + 2)
         return self.tell(slot, newest, torch.from_numpy(features_TLD[-1]).flatten())
+
+    def _told_rows(
+        self, features_TLD: torch.Tensor, tokens_T: torch.Tensor, positions_T: torch.Tensor
+    ) -> torch.Tensor:
+        """Keys and values of the target's states and the tokens behind them."""
+        net = self.net
+        return net.keys_values(net.inputs(net.fused(features_TLD), tokens_T), positions_T)
 
     def forget(self, slot: int, length: int) -> None:
         """See `StateEngine`."""

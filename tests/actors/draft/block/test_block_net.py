@@ -35,7 +35,7 @@ def test_features_in_any_order_give_the_same_context() -> None:
     messages = [(0, states[:4]), (4, states[4:5]), (5, states[5:9]), (9, states[9:])]
     found = []
     for order in permutations(messages):
-        cache = ContextCache(net, 1, CPU)
+        cache = ContextCache(net.config, net.keys_values, 1, CPU)
         for start, part in (*order, order[0]):
             cache.write(0, start, part)
         assert cache.positions(0) == list(range(11))
@@ -48,7 +48,7 @@ def test_a_cache_that_grew_equals_one_from_scratch(sizes: tuple[int, ...]) -> No
     """After verdicts of one token, of a whole block, of more than the window; drafts in between leave nothing behind."""
     net, length = small_net(), sum(sizes)
     states = states_of(net.config, length)
-    grown, fresh = ContextCache(net, 2, CPU), ContextCache(net, 1, CPU)
+    grown, fresh = ContextCache(net.config, net.keys_values, 2, CPU), ContextCache(net, 1, CPU)
     start = 0
     for size in sizes:
         grown.write(1, start, states[start : start + size])
@@ -65,7 +65,7 @@ def test_a_cache_that_grew_equals_one_from_scratch(sizes: tuple[int, ...]) -> No
 def test_a_block_sees_its_window_and_nothing_behind_its_anchor() -> None:
     """States at or behind the first slot, and those further back than the window, change nothing; others do."""
     net = small_net(small_config(window=6))
-    one, other = ContextCache(net, 1, CPU), ContextCache(net, 1, CPU)
+    one, other = ContextCache(net.config, net.keys_values, 1, CPU), ContextCache(net, 1, CPU)
     states, different = states_of(net.config, 12), states_of(net.config, 12, seed=1)
     one.write(0, 0, states[:8])
     other.write(0, 0, np.concatenate([different[:2], states[2:8]]))
@@ -74,9 +74,9 @@ def test_a_block_sees_its_window_and_nothing_behind_its_anchor() -> None:
     for late in (8, 9):
         other.write(0, late, different[late : late + 1])
         assert other.positions(0)[-1] == late
-    near = ContextCache(net, 1, CPU)
+    near = ContextCache(net.config, net.keys_values, 1, CPU)
     near.write(0, 4, states[4:8])
-    far = ContextCache(net, 1, CPU)
+    far = ContextCache(net.config, net.keys_values, 1, CPU)
     far.write(0, 4, np.concatenate([states[4:8], different[8:10]]))
     torch.testing.assert_close(drafted(net, far, 0, 8, [3]), drafted(net, near, 0, 8, [3]))
     assert not torch.allclose(drafted(net, near, 0, 8, [3]), expected)
@@ -92,7 +92,7 @@ def test_blocks_of_a_batch_see_nothing_of_each_other() -> None:
     for row in range(2):
         for place in range(3):
             anchor = int(blocks.anchors_RA[row, place])
-            cache = ContextCache(net, 1, CPU)
+            cache = ContextCache(net.config, net.keys_values, 1, CPU)
             cache.write(0, 0, states[row][:anchor])
             told = tokens[row, anchor : anchor + 1 + int(blocks.revealed_RA[row, place])]
             alone = drafted(net, cache, 0, anchor, told.tolist())
@@ -102,7 +102,7 @@ def test_blocks_of_a_batch_see_nothing_of_each_other() -> None:
 def test_every_slot_sees_the_others_and_what_is_revealed() -> None:
     """Slots are bidirectional: a token told to the last slot but one moves the first."""
     net = small_net()
-    cache = ContextCache(net, 1, CPU)
+    cache = ContextCache(net.config, net.keys_values, 1, CPU)
     cache.write(0, 0, states_of(net.config, 5))
     plain, told = drafted(net, cache, 0, 5, [3]), drafted(net, cache, 0, 5, [3, 4, 5])
     assert (plain - told).abs().amax(dim=-1).min() > 1e-4
@@ -112,7 +112,7 @@ def test_positions_are_relative_and_holes_are_nothing() -> None:
     """The same states a thousand positions later give the same block, and missing ones are left out."""
     net = small_net()
     states = states_of(net.config, 6)
-    near, far, holed = (ContextCache(net, 1, CPU) for _ in range(3))
+    near, far, holed = (ContextCache(net.config, net.keys_values, 1, CPU) for _ in range(3))
     near.write(0, 0, states)
     far.write(0, 1000, states)
     torch.testing.assert_close(
@@ -127,7 +127,7 @@ def test_positions_are_relative_and_holes_are_nothing() -> None:
 def test_forgotten_positions_may_come_anew() -> None:
     """After a text was replaced from some token on."""
     net = small_net()
-    cache, other = ContextCache(net, 1, CPU), ContextCache(net, 1, CPU)
+    cache, other = ContextCache(net.config, net.keys_values, 1, CPU), ContextCache(net, 1, CPU)
     states, different = states_of(net.config, 8), states_of(net.config, 8, seed=1)
     cache.write(0, 0, states)
     assert not cache.write(0, 5, different[5:])

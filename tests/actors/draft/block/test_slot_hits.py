@@ -37,7 +37,7 @@ def test_hits_are_those_of_blocks_that_are_trained_on(ids: list[int] | None) -> 
         nn.init.normal_(parameter, std=0.5)
     text = np.random.default_rng(1).integers(0, 5, 30)
     states = states_of(config, 30)
-    cache = ContextCache(net, 2, torch.device("cpu"))
+    cache = ContextCache(net.config, net.keys_values, 2, torch.device("cpu"))
     cache.write(1, 14, states[14:])
     anchors = np.arange(15, 29)
     sizes: list[int] = []
