@@ -14,7 +14,6 @@ from outrider.actors.draft.state.draft_events import Report
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.draft_stats import DraftStats
 from outrider.actors.draft.state.drafter_spec import DrafterSpec, LoadedDrafter, TargetNeed
-from outrider.actors.engine.protocol import ModelSpec
 from outrider.actors.engine.turn_taking import compute_device
 from outrider.actors.exchange.request_options_wire import PROTOCOL_VERSION
 from outrider.actors.exchange.verifier_wire import offer_of
@@ -106,6 +105,7 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
             await self._servicer.close(reason)
 
     def _hello(self, loaded: LoadedDrafter) -> target_pb2.Hello:
+        spec = None if loaded.engine is None else loaded.engine.spec
         return target_pb2.Hello(
             protocol_version=PROTOCOL_VERSION,
             name=self._settings.name,
@@ -115,13 +115,8 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
             vocab_size=loaded.vocab_size,
             **offer_of(served_verifiers(method_of(self._settings))),
             method=self._settings.method,
-            device="" if loaded.engine is None else _device_of(loaded.engine.spec),
+            device="" if spec is None else compute_device(spec.device, is_emulated=bool(spec.emulated)).name,
         )
-
-
-def _device_of(spec: ModelSpec) -> str:
-    """What targets are told of where it computes."""
-    return compute_device(spec.device, is_emulated=bool(spec.emulated)).name
 
 
 def load_method(settings: DraftSettings) -> LoadedDrafter:

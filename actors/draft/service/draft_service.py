@@ -175,17 +175,11 @@ class DraftServicer(draft_pb2_grpc.DraftServiceServicer):
     def deliver(self, report: Report) -> None:
         """Passes on what the worker reports."""
         match report:
-            case CandidatesSent():
-                link = self._links.find(report.link)
-                if link is not None:
+            case CandidatesSent(link=number) | ResyncWanted(key=SessionKey(link=number)):
+                if link := self._links.find(number):
                     link.send(report)
-            case ResyncWanted():
-                link = self._links.find(report.key.link)
-                if link is not None:
-                    link.send(report)
-            case FeaturesTaken():
-                link = self._links.find(report.link)
-                if link is not None:
+            case FeaturesTaken(link=number):
+                if link := self._links.find(number):
                     link.took_features(report.num_bytes)
             case Attached():
                 owner = self._owners.get(report.key)

@@ -41,20 +41,6 @@ class OwnTrees(Protocol):
 class DraftSession:
     """What does not change about a session."""
 
-    __slots__ = (
-        "_sessions",
-        "group",
-        "key",
-        "prompt_length",
-        "request_id",
-        "row",
-        "sampling",
-        "speculation",
-        "tenant",
-        "tokenizer",
-        "vocab_size",
-    )
-
     def __init__(self, sessions: DraftSessions, row: int, attach: AttachSession) -> None:
         self._sessions = sessions
         self.row = row

@@ -42,28 +42,21 @@ class Unrolling:
         self._sees_NN = (before_NN >= 0) & (before_NN < net.config.window)
         self._is_own_NN = before_NN == 0
 
-    def step(self, read_BN: torch.Tensor | None = None) -> torch.Tensor:
-        """The next step: s' of all places [B, N, D]. What it made is what the next one goes on with.
-
-        Args:
-            read_BN: Tokens that are read; None: those of the text.
-        """
-        number = len(self._every)
-        return self._run(number, self._text(number) if read_BN is None else read_BN, keeps=True)
+    def step(self) -> torch.Tensor:
+        """The next step on the text: s' of all places [B, N, D]. What it made is what the next one goes on with."""
+        first = 1 + len(self._every)
+        return self._run(self._tokens_BL[:, first : first + self._num], keeps=True)
 
     def instead(self, read_BN: torch.Tensor) -> torch.Tensor:
         """As `step` would be with other tokens; nothing goes on with it."""
-        return self._run(len(self._every), read_BN, keeps=False)
+        return self._run(read_BN, keeps=False)
 
     def steps(self, count: int) -> Iterator[torch.Tensor]:
         """So many steps on the text."""
         return (self.step() for _ in range(count))
 
-    def _text(self, number: int) -> torch.Tensor:
-        return self._tokens_BL[:, number + 1 : number + 1 + self._num]
-
-    def _run(self, number: int, read_BN: torch.Tensor, *, keeps: bool) -> torch.Tensor:
-        net = self._net
+    def _run(self, read_BN: torch.Tensor, *, keeps: bool) -> torch.Tensor:
+        net, number = self._net, len(self._every)
         positions_BN = (self._places_N + 1 + number).expand(len(read_BN), -1)
         inputs = net.inputs(self._states_BND, read_BN)
         rows = net.keys_values(inputs, positions_BN)[0]
