@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 import grpc
 import numpy as np
 import structlog
-from numpy.typing import NDArray
 
 from outrider.actors.draft.model.fitting import no_room
 from outrider.actors.draft.state.draft_events import (
@@ -26,8 +25,8 @@ from outrider.actors.draft.state.draft_events import (
 from outrider.actors.draft.state.draft_sessions import UNKNOWN, DraftSession, DraftSessions
 from outrider.actors.draft.state.draft_stats import DraftStats
 from outrider.actors.draft.state.drafter import CannotDraft, Drafter, NoRoom
+from outrider.actors.draft.trees.forest import Int64s
 
-Int64s = NDArray[np.int64]
 
 _log = structlog.get_logger(__name__)
 

@@ -13,7 +13,6 @@ from collections import deque
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.actors.draft.attachments import Attachments
 from outrider.actors.draft.feedback.draft_feedback import DraftFeedback
@@ -35,12 +34,10 @@ from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessio
 from outrider.actors.draft.state.draft_settings import DraftSettings
 from outrider.actors.draft.state.draft_stats import DraftStats
 from outrider.actors.draft.state.drafter import Drafter, DraftPass
+from outrider.actors.draft.trees.forest import Bools, Int64s
 from outrider.actors.draft.verdict_intake import VerdictIntake
 from outrider.actors.engine.protocol import Logits
 from outrider.actors.tracing.recorder import Recorder
-
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
 
 NOBODY = np.zeros(0, np.int64)
 

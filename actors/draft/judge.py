@@ -19,11 +19,8 @@ from numpy.typing import NDArray
 
 from outrider.actors.draft.state.draft_events import Resynced
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
-from outrider.actors.draft.trees.forest import NO_TOKEN
+from outrider.actors.draft.trees.forest import NO_TOKEN, Bools, Int64s
 from outrider.actors.speculation.trees import base_hash
-
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
 
 TOO_LONG = "the target committed more tokens than the request allows; attach the drafter again"
 

@@ -22,10 +22,9 @@ from outrider.actors.draft.state.draft_events import Resynced, ResyncWanted
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.draft_stats import DraftStats
 from outrider.actors.draft.state.drafter import Drafter
+from outrider.actors.draft.trees.forest import Int64s
 from outrider.actors.exchange.verdicts import Verdicts
 from outrider.actors.speculation.trees import base_hash
-
-Int64s = NDArray[np.int64]
 
 ASK_AGAIN_S = 1.0
 """After this time without an answer, a verdict that does not fit makes the drafter ask for the missing tokens again."""

@@ -9,17 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.actors.draft.frozen.frozen_drafter import SampledDrafter
 from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import Drafter, DraftPass, Noted
+from outrider.actors.draft.trees.forest import Bools, Int64s
 from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
-
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

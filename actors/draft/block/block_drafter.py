@@ -17,9 +17,8 @@ from outrider.actors.draft.model.model_pass import ModelPass
 from outrider.actors.draft.on_states.state_drafter import StateDrafter
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
+from outrider.actors.draft.trees.forest import Int64s
 from outrider.actors.engine.protocol import Batch
-
-Int64s = NDArray[np.int64]
 
 
 class BlockDrafter(StateDrafter):

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-Int64s = NDArray[np.int64]
+from outrider.actors.draft.trees.forest import Int64s
 
 NOWHERE = -1
 """Position of a row that holds nothing."""

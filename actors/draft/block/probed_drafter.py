@@ -20,8 +20,8 @@ from outrider.actors.draft.block.context_cache import ContextCache
 from outrider.actors.draft.block.layout_probe import LEAST, NUM_READINGS, Layout, LayoutProbe
 from outrider.actors.draft.model.fitting import STAND_IN
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
+from outrider.actors.draft.trees.forest import Int64s
 
-Int64s = NDArray[np.int64]
 
 _log = structlog.get_logger(__name__)
 

@@ -19,8 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
+from outrider.actors.draft.trees.forest import Float64s, Int64s
 
 NO_TOKEN = -1
 """Last token of the empty string."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from outrider.actors.draft.diffusion.block_tree import DenoisingStep, Place, best_tree
 from outrider.actors.draft.diffusion.denoising import ONE_STEP
@@ -18,9 +17,8 @@ from outrider.actors.draft.model.growing import Grower
 from outrider.actors.draft.model.growing_drafter import RUN_SHARE
 from outrider.actors.draft.model.model_sessions import ModelSessions
 from outrider.actors.draft.state.draft_sessions import DraftSessions
+from outrider.actors.draft.trees.forest import Int64s
 from outrider.actors.draft.trees.sent_paths import SentPaths
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

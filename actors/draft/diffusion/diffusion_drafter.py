@@ -9,7 +9,6 @@ token, beginning with what the trainer measured.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.actors.draft.diffusion.block_proposer import BlockProposer
 from outrider.actors.draft.diffusion.diffusion_engine import ALL, LAST, NONE, DiffusionEngine
@@ -28,11 +27,9 @@ from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessio
 from outrider.actors.draft.state.drafter import LOOKAHEAD, DraftPass
 from outrider.actors.draft.trees.calibration import Rates, Sharpness, learn_walk
 from outrider.actors.draft.trees.draft_cost import PassCost
+from outrider.actors.draft.trees.forest import Bools, Int64s
 from outrider.actors.engine.protocol import Batch, Engine, Logits, Moves, NoFreeSlot
 from outrider.actors.engine.timed_engine import TimedEngine
-
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
 
 
 class DiffusionDrafter:

@@ -13,10 +13,9 @@ from outrider.actors.draft.model.model_pass import reading_of
 from outrider.actors.draft.model.model_sessions import ModelSessions
 from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
+from outrider.actors.draft.trees.forest import Int64s
 from outrider.actors.engine.protocol import Batch
 from outrider.actors.speculation.trees.ragged import starts_of
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.actors.draft.diffusion.denoising import DistanceRates
 from outrider.actors.draft.diffusion.diffusion_config import DiffusionConfig
 from outrider.actors.draft.trees.calibration import PRIORS, Rates
-from outrider.actors.draft.trees.forest import Forest, TreeWalk
-
-Int64s = NDArray[np.int64]
+from outrider.actors.draft.trees.forest import Forest, Int64s, TreeWalk
 
 UNMEASURED = 0.5
 """Rate of a token before anything is observed, where the trainer measured nothing."""

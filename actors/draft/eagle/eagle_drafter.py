@@ -11,10 +11,8 @@ from outrider.actors.draft.eagle.eagle_engine import EagleEngine
 from outrider.actors.draft.eagle.kept_states import Grade
 from outrider.actors.draft.heads.speculator_drafter import SpeculatorDrafter
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
+from outrider.actors.draft.trees.forest import Bools, Int64s
 from outrider.actors.engine.protocol import Rows
-
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
 
 
 class EagleDrafter(SpeculatorDrafter):

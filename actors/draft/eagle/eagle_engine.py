@@ -21,10 +21,9 @@ from outrider.actors.draft.eagle.eagle_net import EagleNet
 from outrider.actors.draft.eagle.kept_states import Grade
 from outrider.actors.draft.eagle.state_reuse import StateReuse
 from outrider.actors.draft.on_states.state_engine import NEVER, NewRows, StateEngine
+from outrider.actors.draft.trees.forest import Bools
 from outrider.actors.engine.protocol import Int64s, ModelSpec, Moves
 from outrider.actors.engine.tables.moved_columns import move_columns
-
-Bools = NDArray[np.bool_]
 
 
 class EagleEngine(StateEngine):

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from outrider.actors.draft.frozen.frozen_levels import FrozenSession, grow_level
 from outrider.actors.draft.frozen.frozen_plan import AHEAD, Entry, SampledPlanner
@@ -24,6 +23,7 @@ from outrider.actors.draft.model.fitting import check_fits, take_slot, within
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import CannotDraft, DraftPass
 from outrider.actors.draft.stopping.lengths import Lengths
+from outrider.actors.draft.trees.forest import Bools, Int64s
 from outrider.actors.draft.trees.frozen_rounds import ROOT, FrozenRounds
 from outrider.actors.draft.trees.restrictions import confine
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
@@ -31,9 +31,6 @@ from outrider.actors.engine.protocol import Batch, Engine, Logits, Moves
 from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.sampling.transforms import SamplingTransform, is_greedy
-
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -18,9 +18,7 @@ from outrider.actors.draft.on_states.state_drafter import StateDrafter
 from outrider.actors.draft.on_states.state_engine import StateEngine
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
-
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
+from outrider.actors.draft.trees.forest import Bools, Int64s
 
 
 class SpeculatorDrafter(StateDrafter):

@@ -10,15 +10,13 @@ from outrider.actors.draft.model.model_sessions import ModelSessions
 from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.stopping.halting import rate_rows
 from outrider.actors.draft.trees.calibration import Rates, Sharpness
-from outrider.actors.draft.trees.forest import ROOT, Forest
+from outrider.actors.draft.trees.forest import ROOT, Forest, Int64s
 from outrider.actors.draft.trees.restrictions import confine, restrict_
 from outrider.actors.draft.trees.scoring import Scorer
 from outrider.actors.draft.trees.token_places import Places, ScoredTokens
 from outrider.actors.engine.graphs.cuda_graph import recorder_for
 from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.speculation.options import Sampling
-
-Int64s = NDArray[np.int64]
 
 LEAST_SENT = 0.5 / 255.0
 """Estimates below this are 0 on the wire (`exchange.candidates`): such children are not kept, the best one of a node excepted."""

@@ -14,7 +14,6 @@ the next verdict raises the value of everything below it: a run node without chi
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.actors.draft.model.fitting import check_fits, take_slot, within
 from outrider.actors.draft.model.growing import Grower
@@ -25,15 +24,11 @@ from outrider.actors.draft.state.drafter import LOOKAHEAD, DraftPass
 from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.draft.trees.calibration import Rates, Sharpness, learn_walk
 from outrider.actors.draft.trees.draft_cost import PassCost
-from outrider.actors.draft.trees.forest import NOT_RUN, ROOT, TreeWalk
+from outrider.actors.draft.trees.forest import NOT_RUN, ROOT, Bools, Float64s, Int64s, TreeWalk
 from outrider.actors.draft.trees.picking import best_first, runnable
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import WANTS, Batch, Engine, Logits, Moves
 from outrider.actors.speculation import learning
-
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
 
 NOTHING = np.zeros(0, np.int64)
 NO_VALUES = NOTHING.astype(np.float64)

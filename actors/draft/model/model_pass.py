@@ -5,20 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.actors.draft.model.fitting import STAND_IN
 from outrider.actors.draft.model.model_sessions import ModelSessions
 from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.draft.trees.draft_cost import PassCost
-from outrider.actors.draft.trees.forest import Forest
+from outrider.actors.draft.trees.forest import Bools, Float64s, Forest, Int64s
 from outrider.actors.engine.protocol import WANTS, Batch
 from outrider.actors.speculation.trees.ragged import rank_within, ranges, starts_of
-
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
 
 _ALL = WANTS.index("all")
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.actors.draft.model.fitting import stop_tokens
 from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.draft.stopping.halting import Halting
 from outrider.actors.draft.stopping.lengths import LengthPolicy
 from outrider.actors.draft.trees.calibration import scoring_of
-from outrider.actors.draft.trees.forest import Forest
+from outrider.actors.draft.trees.forest import Forest, Int64s
 from outrider.actors.draft.trees.restrictions import is_restricted
 from outrider.actors.engine.protocol import ModelSpec
 from outrider.actors.speculation.options import Sampling
-
-Int64s = NDArray[np.int64]
 
 
 class ModelSessions:

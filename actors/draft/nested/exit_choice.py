@@ -16,12 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from outrider.actors.draft.trees.forest import Float64s
 from outrider.actors.speculation import learning
 from outrider.actors.speculation.ideal import drafter_bound, geometric
-
-Float64s = NDArray[np.float64]
 
 PRIORS = (0.6, 0.75)
 """Acceptance of the first and of the last exit before anything is observed."""

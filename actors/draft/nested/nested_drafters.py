@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.actors.draft.frozen.frozen_drafter import SampledDrafter
 from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter
@@ -17,11 +16,9 @@ from outrider.actors.draft.model.model_pass import ModelPass
 from outrider.actors.draft.nested.exit_choice import ExitChoice
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
-from outrider.actors.draft.trees.forest import TreeWalk
+from outrider.actors.draft.trees.forest import Int64s, TreeWalk
 from outrider.actors.engine.nested.nested_engine import NestedEngine
 from outrider.actors.engine.protocol import Engine
-
-Int64s = NDArray[np.int64]
 
 WORTH_EXPLORING = 64
 """Tokens that the deeper layers have missed of a text, at most, where they are run only to learn how good they are."""

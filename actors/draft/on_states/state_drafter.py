@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 
 from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
+from outrider.actors.draft.trees.forest import Int64s
 from outrider.actors.draft.trees.sent_paths import SentPaths
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Engine, Logits
 from outrider.actors.engine.timed_engine import TimedEngine
-
-Int64s = NDArray[np.int64]
 
 
 class StateDrafter(AutoregressiveDrafter):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.actors.draft.sending.pace import LEAST_TRIP, TargetPace
 from outrider.actors.draft.sending.unsent import Unsent, node_bytes, take_unsent
@@ -16,11 +15,10 @@ from outrider.actors.draft.state.draft_recording import DraftRecording
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.draft_stats import DraftStats
 from outrider.actors.draft.state.drafter import Drafter, DraftPass
+from outrider.actors.draft.trees.forest import Int64s
 from outrider.actors.exchange.candidates import ENTRY_BYTES, Candidates
 from outrider.actors.exchange.frames import clock_us
 from outrider.actors.exchange.verdicts import Verdicts
-
-Int64s = NDArray[np.int64]
 
 T = TypeVar("T")
 

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.trees.forest import Forest
+from outrider.actors.draft.trees.forest import Forest, Int64s
 from outrider.actors.speculation.trees.ragged import cells_of, starts_of
-
-Int64s = NDArray[np.int64]
 
 
 def node_bytes(vocab_size: int) -> int:

@@ -6,14 +6,12 @@ Hooks of the core and the worker. Each costs a look at `is_on` while nobody trac
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.actors.draft.state.draft_events import CandidatesSent
 from outrider.actors.draft.state.draft_sessions import DraftSessions
+from outrider.actors.draft.trees.forest import Int64s
 from outrider.actors.tracing.recorder import Recorder, args_of
 from outrider.v1 import trace_pb2
-
-Int64s = NDArray[np.int64]
 
 DRAFTING = "drafting"
 """The track of what the worker does."""

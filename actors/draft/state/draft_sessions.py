@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.draft.state.draft_events import AttachSession, SessionKey
-from outrider.actors.draft.trees.forest import Forest
+from outrider.actors.draft.trees.forest import Forest, Int64s
 from outrider.actors.frozen.frozen_candidates import FrozenCandidates
 from outrider.actors.speculation.trees import base_hash
-
-Int64s = NDArray[np.int64]
 
 UNKNOWN: int = np.iinfo(np.int64).max
 """Credits before the target has said any: more than any number."""

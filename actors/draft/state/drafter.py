@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.actors.draft.state.draft_sessions import DraftSession
+from outrider.actors.draft.trees.forest import Bools, Int64s
 from outrider.actors.engine.protocol import Batch, Engine, Logits
 from outrider.actors.exchange.features import RejectedNodes
-
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
 
 LOOKAHEAD = 2
 """A tree may be so many times as deep as one target pass verifies, so that the next tree grows while a pass runs."""

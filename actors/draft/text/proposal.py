@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from outrider.actors.draft.trees.forest import Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

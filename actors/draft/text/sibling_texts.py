@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
 
 from outrider.actors.draft.state.draft_sessions import DraftSession
-
-Int64s = NDArray[np.int64]
+from outrider.actors.draft.trees.forest import Int64s
 
 
 @dataclass(slots=True)

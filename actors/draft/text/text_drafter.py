@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.draft_settings import DraftSettings
@@ -13,11 +12,9 @@ from outrider.actors.draft.state.drafter import LOOKAHEAD, DraftPass
 from outrider.actors.draft.state.drafter_spec import LoadedDrafter
 from outrider.actors.draft.text.proposal import Proposal, Proposer
 from outrider.actors.draft.trees.calibration import Rates, learn_walk
-from outrider.actors.draft.trees.forest import ROOT
+from outrider.actors.draft.trees.forest import ROOT, Bools, Int64s
 from outrider.actors.engine.protocol import Logits
 
-Bools = NDArray[np.bool_]
-Int64s = NDArray[np.int64]
 
 Told = Callable[[DraftSession], None]
 """Takes note of a session."""

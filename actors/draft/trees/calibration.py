@@ -15,12 +15,11 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.actors.draft.trees.forest import Forest, TreeWalk
+from outrider.actors.draft.trees.forest import Forest, Int64s, TreeWalk
 from outrider.actors.speculation import learning
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Sampling
 
-Int64s = NDArray[np.int64]
 
 LEAST, MOST = 0.002, 0.995
 """Bounds of estimates: no draw is certain, and none of a candidate's is excluded."""

@@ -21,6 +21,7 @@ from outrider.actors.speculation.trees.ragged import cells_of, rank_within, star
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 Float32s = NDArray[np.float32]
+Float64s = NDArray[np.float64]
 
 ROOT = 0
 """Column of the root."""

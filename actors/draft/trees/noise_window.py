@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from outrider.actors.draft.trees.forest import Int64s
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, default_block
 from outrider.actors.speculation.trees.ragged import ranges
 
-Int64s = NDArray[np.int64]
 Uint64s = NDArray[np.uint64]
 
 

@@ -8,13 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from outrider.actors.draft.trees.forest import NOT_RUN, Forest
+from outrider.actors.draft.trees.forest import NOT_RUN, Float64s, Forest, Int64s
 from outrider.actors.speculation.trees.ragged import cells_of, rank_within
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
 
 
 def runnable(

@@ -16,13 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from outrider.actors.draft.trees.forest import Float32s, Int64s
 from outrider.actors.engine.graphs.cuda_graph import GraphRecorder, Run
 from outrider.actors.engine.graphs.static_shape import ROWS
 from outrider.actors.engine.staging import Staging, to_host
 
-Float32s = NDArray[np.float32]
 Int32s = NDArray[np.int32]
-Int64s = NDArray[np.int64]
 
 MOST_SCORES = 2**22
 """Scores of a recorded choice, at most: beyond, the device takes longer than telling it. Each of some eight tensors then has 16 MiB."""

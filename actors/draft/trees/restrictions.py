@@ -7,14 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from outrider.actors.draft.trees.calibration import Scoring
+from outrider.actors.draft.trees.forest import Int64s
 from outrider.actors.draft.trees.token_places import Places
 from outrider.actors.engine.staging import to_device
 from outrider.actors.speculation.options import Sampling
-
-Int64s = NDArray[np.int64]
 
 NUM_FILTERED = 64
 """Most probable tokens that top-k, top-p and min-p are applied to, as if there were no others."""

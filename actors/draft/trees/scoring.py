@@ -14,15 +14,13 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.actors.draft.trees.calibration import LEAST, MOST, Scoring
+from outrider.actors.draft.trees.forest import Float32s, Int64s
 from outrider.actors.draft.trees.noise_window import NoiseWindow
 from outrider.actors.draft.trees.recorded_choice import ChoiceInputs, LikelyTokens, RecordedChoice
 from outrider.actors.draft.trees.token_places import Places, ScoredTokens
 from outrider.actors.engine.graphs.cuda_graph import GraphRecorder
 from outrider.actors.engine.staging import to_device, to_host
 from outrider.actors.speculation.noise.gumbel import GumbelNoise, NoiseCache, pair_halves
-
-Float32s = NDArray[np.float32]
-Int64s = NDArray[np.int64]
 
 CACHED_FROM = 4096
 """Token ids from which on a session's noise is kept for as many positions as its tree has, on a CPU; with fewer, that of all sessions

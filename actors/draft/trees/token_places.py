@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from outrider.actors.draft.trees.forest import Float32s, Int64s
 from outrider.actors.speculation.options import Sampling
-
-Float32s = NDArray[np.float32]
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

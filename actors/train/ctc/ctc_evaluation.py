@@ -13,12 +13,11 @@ from outrider.actors.draft.block.block_net import BlockNet
 from outrider.actors.draft.ctc.ctc_net import CtcNet
 from outrider.actors.draft.ctc.prefix_masses import (
     NO_TOKEN,
-    Float64s,
-    Int64s,
     appended,
     empty_string,
     next_masses,
 )
+from outrider.actors.draft.trees.forest import Float64s, Int64s
 from outrider.actors.train.block.block_evaluation import held_blocks
 from outrider.actors.train.block.block_objective import at_slots, block_states
 from outrider.actors.train.features.output_layer import Logits
