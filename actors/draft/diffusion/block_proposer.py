@@ -10,7 +10,7 @@ import torch
 
 from outrider.actors.draft.diffusion.block_tree import DenoisingStep, Place, best_tree
 from outrider.actors.draft.diffusion.denoising import ONE_STEP
-from outrider.actors.draft.diffusion.diffusion_engine import ALL, LAST
+from outrider.actors.draft.diffusion.diffusion_engine import ALL, LAST, NONE
 from outrider.actors.draft.diffusion.diffusion_pass import DiffusionPass
 from outrider.actors.draft.diffusion.learned_rates import LearnedRates
 from outrider.actors.draft.model.growing import Grower
@@ -123,10 +123,12 @@ class BlockProposer:
             and not any(token in ends for token, _ in path)
         )
 
-    def gain(self, row: int, *, is_first: bool) -> float:
-        """Tokens that the first step of a block, or its next one, is expected to add to those of a pass of the target."""
+    def gain(self, row: int, wanted: int) -> float:
+        """Tokens that a pass is expected to add to those of a pass of the target, by what it wants of a session (`DiffusionEngine`)."""
+        if wanted == NONE:
+            return 0.0
         rates = self._learned.of(int(self._models.scorings_S[row]))
-        if is_first:
+        if wanted == LAST:
             return rates.expected_tokens(ONE_STEP)
         filled = self._filled[row]
         done = len(filled.steps)

@@ -12,16 +12,12 @@ import numpy as np
 
 from outrider.actors.draft.diffusion.block_proposer import BlockProposer
 from outrider.actors.draft.diffusion.diffusion_engine import ALL, LAST, NONE, DiffusionEngine
-from outrider.actors.draft.diffusion.diffusion_pass import (
-    DiffusionPass,
-    batch_of,
-    entries_of,
-    rows_of,
-)
+from outrider.actors.draft.diffusion.diffusion_pass import DiffusionPass, pass_of
 from outrider.actors.draft.diffusion.learned_rates import LearnedRates
 from outrider.actors.draft.model.fitting import check_fits, no_room, within
 from outrider.actors.draft.model.growing import Grower
 from outrider.actors.draft.model.growing_drafter import ROOT_PRIORS
+from outrider.actors.draft.model.model_pass import reading_of
 from outrider.actors.draft.model.model_sessions import ModelSessions
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import LOOKAHEAD, DraftPass
@@ -216,31 +212,26 @@ class DiffusionDrafter:
     def took(self, plan: DraftPass, seconds: float) -> None:
         """See `Drafter`."""
         assert isinstance(plan, DiffusionPass), "it is this method's own"
-        self.cost.observe(plan.num_rows(self._block), seconds)
+        self.cost.observe(plan.num_rows, seconds)
 
     def _pass(self, reading: Int64s, steps: Int64s) -> DiffusionPass:
         """A pass in which some sessions read their texts, within the chunk, and others take another step."""
-        entries = entries_of(
+        texts = reading_of(
             self._sessions,
             self._models,
             reading,
-            steps,
-            [self._blocks.told(row) for row in steps.tolist()],
             chunk=self._chunk,
             vocab_size=self.timed.spec.vocab_size,
         )
-        gains = [
-            0.0 if wanted == NONE else self._blocks.gain(row, is_first=wanted == LAST)
-            for row, wanted in zip(entries.rows_E.tolist(), entries.wanted_E.tolist(), strict=True)
-        ]
-        num_rows = rows_of(entries.counts_E, entries.wanted_E, self._block)
-        return DiffusionPass(
-            batch=batch_of(entries, self._models),
-            rows_E=entries.rows_E,
-            gains_E=np.array(gains),
-            seconds=self.cost.predict(num_rows),
-            counts_E=entries.counts_E,
-            wanted_E=entries.wanted_E,
+        told = [self._blocks.told(row) for row in steps.tolist()]
+        return pass_of(
+            self._models,
+            texts,
+            steps,
+            told,
+            block=self._block,
+            gain=self._blocks.gain,
+            cost=self.cost,
         )
 
     def _has_steps(self, rows_E: Int64s) -> Bools:

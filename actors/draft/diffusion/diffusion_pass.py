@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.actors.draft.diffusion.diffusion_engine import ALL, LAST, NONE
-from outrider.actors.draft.model.model_pass import reading_of
+from outrider.actors.draft.model.model_pass import TextReading
 from outrider.actors.draft.model.model_sessions import ModelSessions
-from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass
-from outrider.actors.draft.trees.forest import Int64s
+from outrider.actors.draft.trees.draft_cost import PassCost
+from outrider.actors.draft.trees.forest import Bools, Int64s
 from outrider.actors.engine.protocol import Batch
 from outrider.actors.speculation.trees.ragged import starts_of
 
@@ -28,75 +27,60 @@ class DiffusionPass(DraftPass):
     wanted_E: Int64s
     """As `Batch.wanted_E`."""
 
+    num_rows: int
+    """Rows that are computed: tokens that are read, and places of blocks."""
+
     @property
-    def fills_E(self) -> NDArray[np.bool_]:
+    def fills_E(self) -> Bools:
         """Whether a block of each is filled."""
-        fills_E: NDArray[np.bool_] = self.wanted_E != NONE
+        fills_E: Bools = self.wanted_E != NONE
         return fills_E
 
-    def num_rows(self, block: int) -> int:
-        """Rows that are computed, with blocks of so many tokens."""
-        return rows_of(self.counts_E, self.wanted_E, block)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Entries:
-    """Sessions of a pass with what each is given."""
-
-    rows_E: Int64s
-    counts_E: Int64s
-    wanted_E: Int64s
-    tokens_R: Int64s
-
-
-def entries_of(
-    sessions: DraftSessions,
+def pass_of(
     models: ModelSessions,
-    reading: Int64s,
+    texts: TextReading,
     steps: Int64s,
     told: Sequence[Sequence[int]],
     *,
-    chunk: int,
-    vocab_size: int,
-) -> Entries:
-    """Who does what.
+    block: int,
+    gain: Callable[[int, int], float],
+    cost: PassCost,
+) -> DiffusionPass:
+    """Puts a pass together.
 
     Args:
-        sessions: The sessions.
-        models: What is kept of them beside.
-        reading: Those that read.
-        steps: Those that take another step.
+        models: What is kept of sessions.
+        texts: What is read.
+        steps: Sessions that take another step.
         told: What each of these is told.
-        chunk: Tokens that are read, at most.
-        vocab_size: Number of the model's token ids.
+        block: Tokens of a block.
+        gain: `DraftPass.gains_E` of a session and what is wanted of it.
+        cost: What a pass costs.
     """
-    texts = reading_of(sessions, models, reading, chunk=chunk, vocab_size=vocab_size)
-    told_R = np.array([token for one in told for token in one], np.int64)
     counts_T = np.array([len(one) for one in told], np.int64)
-    return Entries(
-        rows_E=np.concatenate((texts.rows_B, steps)),
-        counts_E=np.concatenate((texts.counts_B, counts_T)),
-        wanted_E=np.concatenate(
-            (np.where(texts.is_read_B, LAST, NONE), np.full(len(steps), ALL))
-        ),
-        tokens_R=np.concatenate((texts.tokens_R, told_R)),
-    )
-
-
-def batch_of(entries: Entries, models: ModelSessions) -> Batch:
-    """The rows of a pass: each token the child of the one before, the first that of the text."""
-    starts_E = starts_of(entries.counts_E)
-    firsts_R = np.repeat(starts_E[:-1], entries.counts_E)
-    return Batch(
-        slots_E=models.slots_S[entries.rows_E],
-        starts_E=starts_E,
-        tokens_R=entries.tokens_R,
-        parents_R=np.arange(len(firsts_R)) - firsts_R - 1,
-        wanted_E=entries.wanted_E,
-    )
-
-
-def rows_of(counts_E: Int64s, wanted_E: Int64s, block: int) -> int:
-    """Rows that a pass computes: tokens that are read, and places of blocks."""
+    told_R = np.array([token for one in told for token in one], np.int64)
+    rows_E = np.concatenate((texts.rows_B, steps))
+    counts_E = np.concatenate((texts.counts_B, counts_T))
+    reads_B = np.where(texts.is_read_B, LAST, NONE)
+    wanted_E = np.concatenate((reads_B, np.full(len(steps), ALL)))
+    starts_E = starts_of(counts_E)
+    # Each token is the child of the one before, the first that of the text.
+    firsts_R = np.repeat(starts_E[:-1], counts_E)
     num_blocks = int(np.count_nonzero(wanted_E != NONE))
-    return int(counts_E[wanted_E != ALL].sum()) + num_blocks * (block - 1)
+    num_rows = int(texts.counts_B.sum()) + num_blocks * (block - 1)
+    return DiffusionPass(
+        batch=Batch(
+            slots_E=models.slots_S[rows_E],
+            starts_E=starts_E,
+            tokens_R=np.concatenate((texts.tokens_R, told_R)),
+            parents_R=np.arange(len(firsts_R)) - firsts_R - 1,
+            wanted_E=wanted_E,
+        ),
+        rows_E=rows_E,
+        gains_E=np.array([gain(*one) for one in zip(rows_E.tolist(), wanted_E.tolist(), strict=True)]),
+        seconds=cost.predict(num_rows),
+        counts_E=counts_E,
+        wanted_E=wanted_E,
+        num_rows=num_rows,
+    )

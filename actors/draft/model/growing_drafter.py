@@ -17,7 +17,7 @@ import numpy as np
 
 from outrider.actors.draft.model.fitting import check_fits, take_slot, within
 from outrider.actors.draft.model.growing import Grower
-from outrider.actors.draft.model.model_pass import ModelPass, Nodes, build, reading_of
+from outrider.actors.draft.model.model_pass import ModelPass, build, reading_of
 from outrider.actors.draft.model.model_sessions import ModelSessions
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import LOOKAHEAD, DraftPass
@@ -298,18 +298,18 @@ class AutoregressiveDrafter:
         )
         num_read, num_rows = int(np.count_nonzero(reading.is_read_B)), len(reading.tokens_R)
         limits_G = self._limits(growing_G)
-        entries_K, nodes_K, values_K = best_first(
+        nodes = best_first(
             *self._runnable(growing_G, limits_G),
             rooms_E=limits_G - forest.num_run_S[growing_G],
             count=lambda values: self.cost.best_count(values, value=num_read, rows=num_rows),
         )
-        if not num_rows and not len(nodes_K):
+        if not num_rows and not len(nodes[0]):
             return None
-        nodes = Nodes(growing_G=growing_G, entries_K=entries_K, nodes_K=nodes_K, values_K=values_K)
         return build(
             models,
             forest,
             reading,
+            growing_G,
             nodes,
             floors_S=self._sessions.floors_S,
             next_yield=self._added / self._ran,

@@ -54,19 +54,6 @@ NO_READING = TextReading(
 """Of no session."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Nodes:
-    """Nodes to run, one session's behind another's."""
-
-    growing_G: Int64s
-    """Sessions that may grow."""
-    entries_K: Int64s
-    """The place of each node's session among those."""
-    nodes_K: Int64s
-    """Its column in the forest."""
-    values_K: Float64s
-
-
 def reading_of(
     sessions: DraftSessions,
     models: ModelSessions,
@@ -104,7 +91,8 @@ def build(
     models: ModelSessions,
     forest: Forest,
     reading: TextReading,
-    nodes: Nodes,
+    growing_G: Int64s,
+    nodes: tuple[Int64s, Int64s, Float64s],
     *,
     floors_S: Float64s,
     next_yield: float,
@@ -116,17 +104,13 @@ def build(
         models: What is kept of sessions beside their trees.
         forest: The trees.
         reading: Who reads.
-        nodes: What is run of the trees.
+        growing_G: Sessions that may grow.
+        nodes: What is run of their trees: of each node the place of its session among them, its column and its value.
         floors_S: Value of a candidate of each session that is worth its bytes and its row at the target, and no more.
         next_yield: What children are worth over that, as a part of what the nodes that are run are.
         cost: What a pass costs.
     """
-    growing_G, entries_K, nodes_K, values_K = (
-        nodes.growing_G,
-        nodes.entries_K,
-        nodes.nodes_K,
-        nodes.values_K,
-    )
+    entries_K, nodes_K, values_K = nodes
     rows_K = growing_G[entries_K]
     counts_G = np.bincount(entries_K, minlength=len(growing_G))
     used_G = counts_G.nonzero()[0]
