@@ -166,9 +166,9 @@ class DraftFeedback:
                 self._stats.add(features_late=num_rows)
         match run:
             case StateRun() if isinstance(drafter, FeatureReader):
-                drafter.take_features(session, run.start, run.states_TLD)
+                drafter.take_features(session, run.start, *run.arrays)
             case TopRun() if isinstance(drafter, TopRowReader):
-                drafter.take_top_rows(session, run.start, run.tokens_TK, run.logprobs_TK)
+                drafter.take_top_rows(session, run.start, *run.arrays)
             case RejectedRun() if isinstance(drafter, RejectedReader):
                 drafter.take_rejected(session, run.nodes, run.states_NLD)
 
@@ -195,7 +195,7 @@ def _runs(features: Features) -> Iterator[tuple[int, Run]]:
             yield handle, RejectedRun(nodes=of_entry, states_NLD=states_RLD[rows])
             continue
         if has_states:
-            yield handle, StateRun(start=first, states_TLD=states_RLD[rows])
+            yield handle, StateRun(first, (states_RLD[rows],))
         if has_tops:
-            tokens_TK, logprobs_TK = features.top_tokens_RK[rows], features.top_logprobs_RK[rows]
-            yield handle, TopRun(start=first, tokens_TK=tokens_TK, logprobs_TK=logprobs_TK)
+            tops = features.top_tokens_RK[rows], features.top_logprobs_RK[rows]
+            yield handle, TopRun(first, tops)

@@ -7,7 +7,7 @@ target had when it sent it: a row at position p, once p + 2 tokens are committed
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,43 +17,26 @@ from outrider.actors.exchange.features import RejectedNodes
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StateRun:
-    """Hidden states at consecutive positions."""
+@dataclass(frozen=True, slots=True, eq=False)
+class PositionRun:
+    """What is known of consecutive positions."""
 
     start: int
-    states_TLD: NDArray[np.float32]
+    arrays: tuple[Array, ...]
+    """A row for each position."""
 
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """A row for each position."""
-        return (self.states_TLD,)
-
-    def part(self, start: int, end: int) -> StateRun:
+    def part(self, start: int, end: int) -> Self:
         """The rows from one absolute position to before another."""
         rows = slice(start - self.start, end - self.start)
-        return replace(self, start=start, states_TLD=self.states_TLD[rows])
+        return replace(self, start=start, arrays=tuple(array[rows] for array in self.arrays))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TopRun:
-    """The likeliest next tokens at consecutive positions."""
+class StateRun(PositionRun):
+    """Hidden states, float32 [T, L, D]."""
 
-    start: int
-    tokens_TK: NDArray[np.int64]
-    logprobs_TK: NDArray[np.float32]
 
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """A row for each position."""
-        return self.tokens_TK, self.logprobs_TK
-
-    def part(self, start: int, end: int) -> TopRun:
-        """The rows from one absolute position to before another."""
-        rows = slice(start - self.start, end - self.start)
-        return replace(
-            self, start=start, tokens_TK=self.tokens_TK[rows], logprobs_TK=self.logprobs_TK[rows]
-        )
+class TopRun(PositionRun):
+    """The likeliest next tokens, int64 [T, K], and their log-probabilities, float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

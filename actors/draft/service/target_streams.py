@@ -4,43 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from outrider.actors.draft.service.target_stream import TargetStream
 from outrider.actors.draft.state.draft_events import Event, LinkLost
-from outrider.actors.exchange.feedback_request import FeedbackRequest
-from outrider.actors.rpc.credentials import OPEN, Credentials
-from outrider.actors.tracing.recorder import Recorder
-from outrider.v1 import target_pb2
 
 
 class TargetLinks:
     """Opens links when they are first needed and shares them."""
 
     def __init__(
-        self,
-        *,
-        hello: target_pb2.Hello,
-        post: Callable[[Event], None],
-        on_lost: Callable[[int, str], None],
-        recorder: Recorder | None = None,
-        credentials: Credentials = OPEN,
-        feedback: FeedbackRequest | None = None,
+        self, *, post: Callable[[Event], None], on_lost: Callable[[int, str], None], **stream: Any
     ) -> None:
         """
         Args:
-            hello: How we introduce ourselves.
             post: Takes events for the worker.
             on_lost: Told number and reason of a link that ended, after the worker was.
-            recorder: Takes records for a timeline; None: nobody asks for them.
-            credentials: What the streams carry.
-            feedback: What is asked of targets beyond tokens; None: nothing.
+            stream: What else every `TargetStream` is given.
         """
-        self._hello = hello
         self._post = post
         self._on_lost = on_lost
-        self._recorder = recorder
-        self._credentials = credentials
-        self._feedback = feedback
+        self._stream = stream
         self._links: dict[int, TargetStream] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._next_number = 1
@@ -64,12 +48,9 @@ class TargetLinks:
                 self._next_number,
                 address,
                 incarnation=incarnation,
-                hello=self._hello,
                 post=self._post,
                 on_lost=self._lost,
-                recorder=self._recorder,
-                credentials=self._credentials,
-                feedback=self._feedback,
+                **self._stream,
             )
             self._next_number += 1
             await link.open()

@@ -11,12 +11,7 @@ from typing import Any, get_type_hints
 
 from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.draft_settings import DraftSettings
-from outrider.actors.draft.state.drafter import (
-    Drafter,
-    FeatureReader,
-    RejectedReader,
-    TopRowReader,
-)
+from outrider.actors.draft.state.drafter import Drafter
 from outrider.actors.engine.timed_engine import TimedEngine
 from outrider.actors.exchange.feedback_request import FeedbackRequest
 from outrider.actors.speculation.plugins import check_options
@@ -191,15 +186,13 @@ class DrafterSpec:
                     f"method {self.name} {'asks' if is_asked else 'does not ask'} for {need}, and its needs are "
                     f"{', '.join(sorted(self.needs))}"
                 )
-        readers = {
-            "take_features": asked[TargetNeed.HIDDEN_STATES]
-            and not isinstance(drafter, FeatureReader),
-            "take_top_rows": asked[TargetNeed.TOP_ROWS] and not isinstance(drafter, TopRowReader),
-            "take_rejected": feedback is not None
-            and feedback.wants_rejected
-            and not isinstance(drafter, RejectedReader),
+        hooks = {
+            "take_features": asked[TargetNeed.HIDDEN_STATES],
+            "take_top_rows": asked[TargetNeed.TOP_ROWS],
+            "take_rejected": feedback is not None and feedback.wants_rejected,
         }
-        if lacking := [name for name, is_lacking in readers.items() if is_lacking]:
+        lacking = [name for name, is_asked in hooks.items() if is_asked and not hasattr(drafter, name)]
+        if lacking:
             raise ValueError(f"the drafter of method {self.name} lacks {', '.join(lacking)}")
 
     def settled(self, given: Mapping[str, Any]) -> Any:

@@ -44,7 +44,7 @@ def measure(materials: Materials, budget: Budget) -> TrainReport:
     tokenizer = materials.tokenizer()
     held = {
         name: pack_rows(encode_documents(tokenizer, held), HELD_OUT_LENGTH, HELD_OUT_ROWS)
-        for name, (_, held) in materials.documents().items()
+        for name, (_, held) in materials.documents.items()
         if held
     }
     models = {name: materials.load(name) for name in folders}
@@ -56,7 +56,7 @@ def measure(materials: Materials, budget: Budget) -> TrainReport:
     if held:
         everything = [
             piece
-            for _, documents in materials.documents().values()
+            for _, documents in materials.documents.values()
             for piece in encode_documents(tokenizer, documents)
         ]
         order = np.random.default_rng(0).permutation(len(everything))

@@ -28,14 +28,11 @@ class Materials:
     ) -> None:
         self.out, self.device, self.recipe, self.console = out, device, recipe, console
         self._data_dir = data_dir
-        self._text: dict[str, tuple[list[Document], list[Document]]] | None = None
-        self._tokens: dict[str, list[Tokens]] | None = None
 
+    @cached_property
     def documents(self) -> dict[str, tuple[list[Document], list[Document]]]:
         """Of each source, what is trained on and what is held out."""
-        if self._text is None:
-            self._text = {s.name: load(self._data_dir, s) for s in self.recipe.sources}
-        return self._text
+        return {source.name: load(self._data_dir, source) for source in self.recipe.sources}
 
     def tokenizer(self) -> PreTrainedTokenizerFast:
         """The trained one.
@@ -50,29 +47,29 @@ class Materials:
 
     def stream(self, num_tokens: int, seed: int) -> Tokens:
         """Training text of all sources, mixed by their weights."""
-        return mix_stream(self._encoded(), self._weights, num_tokens, STREAM_SEED + seed)
+        return mix_stream(self._encoded, self._weights, num_tokens, STREAM_SEED + seed)
 
     @cached_property
     def texts(self) -> str:
         """Tells training texts apart, as the tokenizer writes them."""
-        return f"{texts_digest(self._encoded(), weights=self._weights):016x}"
+        return f"{texts_digest(self._encoded, weights=self._weights):016x}"
 
     @property
     def _weights(self) -> dict[str, float]:
         return {source.name: source.weight for source in self.recipe.sources}
 
+    @cached_property
     def _encoded(self) -> dict[str, list[Tokens]]:
         """What is trained on, of each source."""
-        if self._tokens is None:
-            tokenizer = self.tokenizer()
-            with self.console.status("encoding the corpus"):
-                self._tokens = {
-                    name: encode_documents(tokenizer, documents)
-                    for name, (documents, _) in self.documents().items()
-                }
-            sizes = ", ".join(f"{k} {sum(map(len, v)):,}" for k, v in self._tokens.items())
-            self.console.print(f"tokens: {sizes}")
-        return self._tokens
+        tokenizer = self.tokenizer()
+        with self.console.status("encoding the corpus"):
+            encoded = {
+                name: encode_documents(tokenizer, documents)
+                for name, (documents, _) in self.documents.items()
+            }
+        sizes = ", ".join(f"{k} {sum(map(len, v)):,}" for k, v in encoded.items())
+        self.console.print(f"tokens: {sizes}")
+        return encoded
 
     def build(self, stage: str, layers: int | None = None) -> LlamaForCausalLM:
         """A freshly initialised model, of the recipe's depth or another."""

@@ -101,7 +101,7 @@ class TrainingRun:
         total = sum(source.weight for source in self._recipe.sources)
         for source in self._recipe.sources:
             allowance = source.weight / total * TOKENIZER_BYTES
-            documents = self._materials.documents()[source.name][0]
+            documents = self._materials.documents[source.name][0]
             for index in np.random.default_rng(0).permutation(len(documents)):
                 text = document_text(documents[index])
                 texts.append(text)
