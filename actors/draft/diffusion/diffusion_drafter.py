@@ -8,96 +8,52 @@ token, beginning with what the trainer measured.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from outrider.actors.draft.diffusion.block_proposer import BlockProposer
 from outrider.actors.draft.diffusion.diffusion_engine import ALL, LAST, NONE, DiffusionEngine
 from outrider.actors.draft.diffusion.diffusion_pass import DiffusionPass, pass_of
 from outrider.actors.draft.diffusion.learned_rates import LearnedRates
-from outrider.actors.draft.model.fitting import check_fits, no_room, within
-from outrider.actors.draft.model.growing import Grower
-from outrider.actors.draft.model.growing_drafter import ROOT_PRIORS
-from outrider.actors.draft.model.model_pass import reading_of
-from outrider.actors.draft.model.model_sessions import ModelSessions
+from outrider.actors.draft.model.model_drafter import ModelDrafter
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
-from outrider.actors.draft.state.drafter import LOOKAHEAD, DraftPass
-from outrider.actors.draft.trees.calibration import Rates, Sharpness, learn_walk
-from outrider.actors.draft.trees.draft_cost import PassCost
+from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.draft.trees.forest import Bools, Int64s
-from outrider.actors.engine.protocol import Batch, Engine, Logits, Moves, NoFreeSlot
+from outrider.actors.engine.kv.prefix_slots import PrefixSlots
+from outrider.actors.engine.protocol import Batch, Logits, Moves
 from outrider.actors.engine.timed_engine import TimedEngine
 
 
-class DiffusionDrafter:
+class DiffusionDrafter(ModelDrafter):
     """See the module. A `Drafter`."""
 
     def __init__(
-        self,
-        sessions: DraftSessions,
-        engine: DiffusionEngine,
-        *,
-        width: int,
-        max_ahead: int,
-        prefill_chunk: int,
-        lockstep: bool = False,
+        self, sessions: DraftSessions, engine: DiffusionEngine, *, max_ahead: int, **shared: Any
     ) -> None:
         """
         Args:
             sessions: With room for `num_nodes_of` nodes a tree.
             engine: Runs the net. Used by the calling thread only.
-            width: Children of a node, at most.
             max_ahead: Nodes of one session that get children, at most.
-            prefill_chunk: Committed tokens in one pass, at most.
-            lockstep: One tree of the size that the target verifies, for comparison.
+            shared: As in `ModelDrafter`.
         """
         self.timed = TimedEngine(engine)
-        self._costs = PassCost(), PassCost()
-        """Of passes while targets compute, and of those that one of them waits for: they may share a device."""
-        self.cost = self._costs[False]
-        """Of the pass that was planned last."""
         config = engine.net.config
         self._block = config.block
-        self._sessions, self._forest = sessions, sessions.forest
-        self._models = ModelSessions(len(sessions.sessions), engine.spec)
-        self._lockstep = lockstep
-        self._chunk = min(prefill_chunk, engine.max_scratch)
-        self.sharpness = Sharpness(config.block)
+        slots = PrefixSlots(self.timed, is_shared=False)
+        super().__init__(sessions, self.timed, slots=slots, num_levels=self._block, **shared)
         self._learned = LearnedRates(config)
-        self._roots = Rates(ROOT_PRIORS)
-        self._grower = Grower(
-            sessions,
-            self._models,
-            self.timed,
-            width=width,
-            sharpness=self.sharpness,
-            rates=self._roots,
-        )
         self._blocks = BlockProposer(
             sessions,
-            self._models,
+            self.models,
             self._grower,
             self._learned,
             max_ahead=max_ahead,
-            lockstep=lockstep,
+            lockstep=self._lockstep,
         )
         self._is_stale_S = np.zeros(len(sessions.sessions), np.bool_)
         """The text grew since the block was begun."""
-        self._was_prefill = False
-
-    @property
-    def engine(self) -> Engine:
-        """Runs the batches."""
-        return self.timed
-
-    @property
-    def num_slots(self) -> int:
-        """Sessions that can be served at a time."""
-        return self.timed.num_slots
-
-    @property
-    def num_free_slots(self) -> int:
-        """Sessions that can be attached."""
-        return self.timed.num_free
 
     def warm_up(self) -> None:
         """Runs the shapes of both kinds of steps once, so that the first session does not pay for them."""
@@ -117,39 +73,23 @@ class DiffusionDrafter:
             self.timed.release(slot)
 
     def attach(self, session: DraftSession) -> None:
-        """Makes room for a session; its text is read by later passes.
-
-        Raises:
-            NoRoom: Every slot is taken.
-            CannotDraft: The text does not fit.
-        """
-        check_fits(session, self.timed.spec)
-        session.sampling = within(session.sampling, self.timed.spec.vocab_size)
-        try:
-            slot = self.timed.acquire()
-        except NoFreeSlot as error:
-            raise no_room(self.timed.num_slots) from error
-        depth = session.speculation.max_depth * (1 if self._lockstep else LOOKAHEAD)
-        self._models.add(session, slot=slot, depth=min(depth, self._block), policy=None)
-        self._models.cached_S[session.row] = 0
-        self._is_stale_S[session.row] = True
+        """See `ModelDrafter`: trees are no deeper than a block."""
+        super().attach(session)
+        row = session.row
+        self.models.depths_S[row] = min(int(self.models.depths_S[row]), self._block)
+        self._is_stale_S[row] = True
 
     def detach(self, session: DraftSession) -> None:
-        """Frees the session's slot."""
-        row = session.row
-        self.timed.release(int(self._models.slots_S[row]))
-        self._models.remove(row)
-        self._grower.forget(row)
-        self._blocks.drop(row)
+        """See `Drafter`."""
+        super().detach(session)
+        self._blocks.drop(session.row)
 
     def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
         """See `Drafter`."""
-        forest, scorings_E = self._forest, self._models.scorings_S[rows_E]
+        forest = self._forest
         walk = forest.walk(rows_E, tokens_ET)
-        learn_walk(
-            forest, rows_E, walk, rates=self._roots, sharpness=self.sharpness, scorings_E=scorings_E
-        )
-        self._learned.learn(forest, rows_E, walk, scorings_E)
+        self._learn(rows_E, walk)
+        self._learned.learn(forest, rows_E, walk, self.models.scorings_S[rows_E])
         stays_E = walk.reached_E == counts_E
         ends_E = walk.path_ET[np.arange(len(rows_E)), counts_E - 1]
         forest.reroot(rows_E[stays_E], ends_E[stays_E])
@@ -163,9 +103,11 @@ class DiffusionDrafter:
     def rewrite(self, session: DraftSession, keep: int) -> None:
         """See `Drafter`: the text is read again, as the rows before the window are gone."""
         row = session.row
+        slot = int(self.models.slots_S[row])
         self._forest.clear(np.array([row]))
-        self.timed.truncate(int(self._models.slots_S[row]), 0)
-        self._models.cached_S[row] = 0
+        self.timed.truncate(slot, 0)
+        self._slots.rewrite(slot, 0)
+        self.models.cached_S[row] = 0
         self._is_stale_S[row] = True
         self._blocks.drop(row)
 
@@ -177,12 +119,12 @@ class DiffusionDrafter:
 
     def plan(self, rows_E: Int64s) -> DiffusionPass | None:
         """See `Drafter`: long texts and blocks take turns, so that a prompt does not stall the others."""
-        self.cost = self._costs[bool(self._sessions.is_awaited_S[rows_E].any())]
+        self._choose_cost(rows_E)
         rows_E = rows_E[self._blocks.deepest(rows_E) >= 1]
         is_stale_E = self._is_stale_S[rows_E]
         steps = rows_E[~is_stale_E & self._has_steps(rows_E)]
         stale = rows_E[is_stale_E]
-        lags = self._sessions.lengths_S[stale] - self._models.cached_S[stale]
+        lags = self._sessions.lengths_S[stale] - self.models.cached_S[stale]
         is_long = lags > max(self.cost.free_rows, self._block)
         short, long = stale[~is_long], stale[is_long]
         if len(long) and (self._was_prefill or not len(short) + len(steps)):
@@ -197,11 +139,11 @@ class DiffusionDrafter:
         assert logits is not None, "it has a batch"
         is_told_E = plan.wanted_E == ALL
         for row in plan.rows_E[is_told_E].tolist():
-            slot = int(self._models.slots_S[row])
-            self.timed.truncate(slot, int(self._models.cached_S[row]))
+            slot = int(self.models.slots_S[row])
+            self.timed.truncate(slot, int(self.models.cached_S[row]))
         rows_B, counts_B = plan.rows_E[~is_told_E], plan.counts_E[~is_told_E]
-        self.timed.rebase(Moves.read(self._models.slots_S[rows_B], counts_B))
-        self._models.cached_S[rows_B] += counts_B
+        self.timed.rebase(Moves.read(self.models.slots_S[rows_B], counts_B))
+        self.models.cached_S[rows_B] += counts_B
         self._is_stale_S[rows_B] = plan.wanted_E[~is_told_E] == NONE
         grown: Int64s = plan.rows_E[plan.fills_E]
         if len(grown):
@@ -216,19 +158,11 @@ class DiffusionDrafter:
 
     def _pass(self, reading: Int64s, steps: Int64s) -> DiffusionPass:
         """A pass in which some sessions read their texts, within the chunk, and others take another step."""
-        texts = reading_of(
-            self._sessions,
-            self._models,
-            reading,
-            chunk=self._chunk,
-            vocab_size=self.timed.spec.vocab_size,
-        )
-        told = [self._blocks.told(row) for row in steps.tolist()]
         return pass_of(
-            self._models,
-            texts,
+            self.models,
+            self._reading(reading),
             steps,
-            told,
+            [self._blocks.told(row) for row in steps.tolist()],
             block=self._block,
             gain=self._blocks.gain,
             cost=self.cost,

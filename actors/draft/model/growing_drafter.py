@@ -13,20 +13,16 @@ the next verdict raises the value of everything below it: a run node without chi
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from outrider.actors.draft.model.fitting import check_fits, take_slot, within
-from outrider.actors.draft.model.growing import Grower
-from outrider.actors.draft.model.model_pass import ModelPass, build, reading_of
-from outrider.actors.draft.model.model_sessions import ModelSessions
+from outrider.actors.draft.model.model_drafter import MOST_ROOTS, ModelDrafter
+from outrider.actors.draft.model.model_pass import ModelPass, build
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
-from outrider.actors.draft.state.drafter import LOOKAHEAD, DraftPass
-from outrider.actors.draft.stopping.lengths import Lengths
-from outrider.actors.draft.trees.calibration import Rates, Sharpness, learn_walk
-from outrider.actors.draft.trees.draft_cost import PassCost
+from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.draft.trees.forest import NOT_RUN, ROOT, Bools, Float64s, Int64s, TreeWalk
 from outrider.actors.draft.trees.picking import best_first, runnable
-from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import WANTS, Batch, Engine, Logits, Moves
 from outrider.actors.speculation import learning
 
@@ -41,74 +37,25 @@ trees with hopeless siblings, more leaves nothing where a verdict leads."""
 LOCKSTEP_AHEAD = 4
 """So many times `max_ahead` nodes are run in lockstep, where the best of them are one tree."""
 
-MOST_ROOTS = 255
-"""Roots that a target proposes, at most (`exchange.verdicts`)."""
 
-ROOT_PRIORS = 0.5 / np.maximum(np.arange(1 + MOST_ROOTS), 1)
-"""How often the target's own candidates are drawn, by rank from 1 on, before anything is observed."""
-
-
-class AutoregressiveDrafter:
+class AutoregressiveDrafter(ModelDrafter):
     """Grows trees with a draft model."""
 
     def __init__(
-        self,
-        sessions: DraftSessions,
-        engine: Engine,
-        *,
-        width: int,
-        max_ahead: int,
-        prefill_chunk: int,
-        lockstep: bool = False,
-        lengths: Lengths | None = None,
-        slots: PrefixSlots | None = None,
-        num_levels: int = 1,
+        self, sessions: DraftSessions, engine: Engine, *, max_ahead: int, **shared: Any
     ) -> None:
         """
         Args:
             sessions: With room for `num_nodes_of` nodes a tree.
             engine: The draft model. Used by the calling thread only.
-            width: Children of a node, at most.
             max_ahead: Nodes of one session that are run, at most.
-            prefill_chunk: Committed tokens in one pass, at most.
-            lockstep: Grow one tree of the size that the target verifies, for comparison.
-            lengths: The length policies on offer; None: those that need no trained model.
-            slots: The model's slots; None: nobody else uses the model.
-            num_levels: Levels of confidence that `_levels` tells apart.
+            shared: As in `ModelDrafter`; the levels are those of `_levels`.
         """
-        self.engine = engine
-        self._sessions = sessions
-        self._forest = sessions.forest
-        self._slots = slots or PrefixSlots(engine)
-        self.models = ModelSessions(len(sessions.sessions), engine.spec)
-        """What is kept of the sessions beside their trees."""
-        self._lengths = lengths or Lengths()
-        self._max_ahead = max_ahead * (LOCKSTEP_AHEAD if lockstep else 1)
-        self._lockstep = lockstep
-        self._chunk = min(prefill_chunk, engine.max_scratch)
-        self.sharpness = Sharpness(num_levels)
-        self._costs = PassCost(), PassCost()
-        """Of passes while targets compute, and of those that one of them waits for: they may share a device."""
-        self.cost = self._costs[False]
-        """Of the pass that was planned last."""
+        super().__init__(sessions, engine, **shared)
+        self._max_ahead = max_ahead * (LOCKSTEP_AHEAD if self._lockstep else 1)
         self._ran, self._added = 1.0, 0.75
         """What the nodes that were run, and the children that they got, were worth over their bytes and rows at the target. Sums over passes: those
         over what is worth little say nothing of those over what is worth much."""
-        self._was_prefill = False
-        self._rates = Rates(ROOT_PRIORS)
-        self._grower = Grower(
-            sessions, self.models, engine, width=width, sharpness=self.sharpness, rates=self._rates
-        )
-
-    @property
-    def num_slots(self) -> int:
-        """Sessions that can be served at a time."""
-        return self.engine.num_slots
-
-    @property
-    def num_free_slots(self) -> int:
-        """Sessions that can be attached."""
-        return self.engine.num_free
 
     def warm_up(self) -> None:
         """Runs the shapes of a prefill and of a draft pass once, so that the first session does not pay for them."""
@@ -127,29 +74,6 @@ class AutoregressiveDrafter:
         finally:
             self.engine.release(slot)
 
-    def attach(self, session: DraftSession) -> None:
-        """Makes room for a session; its text is run by later passes.
-
-        Raises:
-            NoRoom: Every slot is taken.
-            CannotDraft: The text does not fit the draft model's context, or the length policy needs a decision model that is
-                not there.
-        """
-        check_fits(session, self.engine.spec)
-        session.sampling = within(session.sampling, self.engine.spec.vocab_size)
-        speculation = session.speculation
-        depth = speculation.max_depth * (1 if self._lockstep else LOOKAHEAD)
-        policy = self._lengths.policy(speculation.policies, longest=depth)
-        slot = take_slot(self._slots, session)
-        self.models.add(session, slot=slot, depth=depth, policy=policy)
-        self.models.cached_S[session.row] = self.engine.cached(slot)
-
-    def detach(self, session: DraftSession) -> None:
-        """Frees the session's slot; the rows of its text may serve another one."""
-        self._slots.release(int(self.models.slots_S[session.row]), session.tokens)
-        self.models.remove(session.row)
-        self._grower.forget(session.row)
-
     def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
         """See `Drafter`: keeps the rows and nodes that are still below the tokens."""
         forest, models = self._forest, self.models
@@ -163,17 +87,6 @@ class AutoregressiveDrafter:
         models.is_expanded_S[rows_E] = stays_E
         self._grower.add_roots(rows_E[stays_E])
         return walk.reached_E
-
-    def _learn(self, rows_E: Int64s, walk: TreeWalk) -> None:
-        """Learns from what was committed, before the trees follow it."""
-        learn_walk(
-            self._forest,
-            rows_E,
-            walk,
-            rates=self._rates,
-            sharpness=self.sharpness,
-            scorings_E=self.models.scorings_S[rows_E],
-        )
 
     def rewrite(self, session: DraftSession, keep: int) -> None:
         """See `Drafter`: the last token is run again for its logits."""
@@ -198,7 +111,7 @@ class AutoregressiveDrafter:
     def plan(self, rows_E: Int64s) -> ModelPass | None:
         """See `Drafter`: long texts and growing trees take turns, so that a prompt does not stall the others."""
         models = self.models
-        self.cost = self._costs[bool(self._sessions.is_awaited_S[rows_E].any())]
+        self._choose_cost(rows_E)
         is_expanded_E = models.is_expanded_S[rows_E]
         if np.count_nonzero(is_expanded_E) == len(rows_E):
             return self._pass(NOTHING, rows_E)
@@ -289,13 +202,7 @@ class AutoregressiveDrafter:
     def _pass(self, reading_B: Int64s, growing_G: Int64s) -> ModelPass | None:
         """A pass in which some sessions read their texts, within the chunk, and others grow."""
         models, forest = self.models, self._forest
-        reading = reading_of(
-            self._sessions,
-            models,
-            reading_B,
-            chunk=self._chunk,
-            vocab_size=self.engine.spec.vocab_size,
-        )
+        reading = self._reading(reading_B)
         num_read, num_rows = int(np.count_nonzero(reading.is_read_B)), len(reading.tokens_R)
         limits_G = self._limits(growing_G)
         nodes = best_first(
