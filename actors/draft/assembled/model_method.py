@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,11 @@ from outrider.actors.draft.frozen.frozen_drafter import SampledDrafter
 from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter, num_nodes_of
 from outrider.actors.draft.state.draft_sessions import DraftSessions
 from outrider.actors.draft.state.draft_settings import DraftSettings
+from outrider.actors.draft.state.drafter_spec import LoadedDrafter
 from outrider.actors.draft.stopping.lengths import Lengths
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
 from outrider.actors.engine.protocol import Engine
+from outrider.actors.engine.timed_engine import TimedEngine
 
 
 def model_method(
@@ -59,3 +62,28 @@ def model_method(
         slots=slots,
     )
     return sessions, DrafterByVerifier(sessions, coupled=coupled, sampled=sampled)
+
+
+def loaded_method(
+    engine: TimedEngine, settings: DraftSettings, tokenizer: str, *, lengths: Lengths, **parts: Any
+) -> LoadedDrafter:
+    """A loaded drafter with a language model.
+
+    Args:
+        engine: The draft model.
+        settings: What the actor was told.
+        tokenizer: Fingerprint of its tokenizer.
+        lengths: The length policies on offer.
+        parts: As of `model_method`.
+    """
+    sessions, drafter = model_method(engine, settings, lengths=lengths, **parts)
+    return LoadedDrafter(
+        sessions=sessions,
+        drafter=drafter,
+        lengths=lengths.offered,
+        model=engine.spec.name,
+        model_fingerprint=engine.spec.fingerprint,
+        tokenizer_fingerprint=tokenizer,
+        vocab_size=engine.spec.vocab_size,
+        engine=engine,
+    )

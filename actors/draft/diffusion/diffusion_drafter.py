@@ -21,7 +21,7 @@ from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessio
 from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.draft.trees.forest import Bools, Int64s
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
-from outrider.actors.engine.protocol import Batch, Logits, Moves
+from outrider.actors.engine.protocol import Logits, Moves
 from outrider.actors.engine.timed_engine import TimedEngine
 
 
@@ -57,20 +57,7 @@ class DiffusionDrafter(ModelDrafter):
 
     def warm_up(self) -> None:
         """Runs the shapes of both kinds of steps once, so that the first session does not pay for them."""
-        slot = self.timed.acquire()
-        try:
-            for wanted in (LAST, ALL):
-                batch = Batch(
-                    slots_E=np.array([slot]),
-                    starts_E=np.array([0, 1]),
-                    tokens_R=np.zeros(1, np.int64),
-                    parents_R=np.array([-1]),
-                    wanted_E=np.array([wanted]),
-                )
-                self._grower.warm_up(self.timed.forward(batch).values_RV)
-                self.timed.truncate(slot, 0)
-        finally:
-            self.timed.release(slot)
+        self._run_shapes([(1, LAST), (1, ALL)])
 
     def attach(self, session: DraftSession) -> None:
         """See `ModelDrafter`: trees are no deeper than a block."""

@@ -13,7 +13,7 @@ from outrider.actors.draft.stopping.decision_place import folder_of, lengths_of
 
 def build(settings: DraftSettings) -> LoadedDrafter:
     """See `DrafterSpec.build`."""
-    from outrider.actors.draft.assembled.model_method import model_method
+    from outrider.actors.draft.assembled.model_method import loaded_method
     from outrider.actors.draft.stopping.lengths import Lengths
     from outrider.actors.draft.stopping.stop_model_file import find_decision
     from outrider.actors.engine.checkpoint.tokenizer_reading import TokenizerReading
@@ -26,17 +26,7 @@ def build(settings: DraftSettings) -> LoadedDrafter:
         engine = TimedEngine(load_engine(wanted))
         tokenizer = reading.result()
     lengths = Lengths(find_decision(folder_of(wanted.model), engine.spec.fingerprint))
-    sessions, drafter = model_method(engine, settings, lengths=lengths)
-    return LoadedDrafter(
-        sessions=sessions,
-        drafter=drafter,
-        lengths=lengths.offered,
-        model=engine.spec.name,
-        model_fingerprint=engine.spec.fingerprint,
-        tokenizer_fingerprint=tokenizer.fingerprint,
-        vocab_size=engine.spec.vocab_size,
-        engine=engine,
-    )
+    return loaded_method(engine, settings, tokenizer.fingerprint, lengths=lengths)
 
 
 SPECS = (

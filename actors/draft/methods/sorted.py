@@ -71,7 +71,7 @@ def build(settings: DraftSettings) -> LoadedDrafter:
     """See `DrafterSpec.build`."""
     from functools import partial
 
-    from outrider.actors.draft.assembled.model_method import model_method
+    from outrider.actors.draft.assembled.model_method import loaded_method
     from outrider.actors.draft.nested.nested_drafters import (
         ExitControl,
         NestedDrafter,
@@ -92,24 +92,13 @@ def build(settings: DraftSettings) -> LoadedDrafter:
     check_exit(options, model, nested.exits)
     fixed = nested.exits.index(options.exit) if options.exit else None
     control = ExitControl(nested, fixed=fixed, is_adaptive=options.adaptive)
-    engine = TimedEngine(nested)
-    lengths = Lengths()
-    sessions, drafter = model_method(
-        engine,
+    return loaded_method(
+        TimedEngine(nested),
         settings,
-        lengths=lengths,
+        tokenizer.fingerprint,
+        lengths=Lengths(),
         growing=partial(NestedDrafter, control=control),
         drawing=partial(NestedSampledDrafter, control=control),
-    )
-    return LoadedDrafter(
-        sessions=sessions,
-        drafter=drafter,
-        lengths=lengths.offered,
-        model=engine.spec.name,
-        model_fingerprint=engine.spec.fingerprint,
-        tokenizer_fingerprint=tokenizer.fingerprint,
-        vocab_size=engine.spec.vocab_size,
-        engine=engine,
     )
 
 

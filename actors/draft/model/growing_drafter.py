@@ -23,12 +23,12 @@ from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessio
 from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.draft.trees.forest import NOT_RUN, ROOT, Bools, Float64s, Int64s, TreeWalk
 from outrider.actors.draft.trees.picking import best_first, runnable
-from outrider.actors.engine.protocol import WANTS, Batch, Engine, Logits, Moves
+from outrider.actors.engine.protocol import WANTS, Engine, Logits, Moves
 from outrider.actors.speculation import learning
 
 NOTHING = np.zeros(0, np.int64)
 NO_VALUES = NOTHING.astype(np.float64)
-
+ALL = WANTS.index("all")
 
 RUN_SHARE = 0.1
 """A node is run if it is worth this part of a row at the target: a verdict that leads there raises the values below it about so much. Less fills
@@ -59,20 +59,7 @@ class AutoregressiveDrafter(ModelDrafter):
 
     def warm_up(self) -> None:
         """Runs the shapes of a prefill and of a draft pass once, so that the first session does not pay for them."""
-        slot = self.engine.acquire()
-        try:
-            for count in (1, self._chunk):
-                batch = Batch(
-                    slots_E=np.array([slot]),
-                    starts_E=np.array([0, count]),
-                    tokens_R=np.zeros(count, np.int64),
-                    parents_R=np.full(count, -1),
-                    wanted_E=np.array([WANTS.index("all")]),
-                )
-                self._grower.warm_up(self.engine.forward(batch).values_RV)
-                self.engine.truncate(slot, 0)
-        finally:
-            self.engine.release(slot)
+        self._run_shapes([(count, ALL) for count in (1, self._chunk)])
 
     def follow(self, rows_E: Int64s, tokens_ET: Int64s, counts_E: Int64s) -> Int64s:
         """See `Drafter`: keeps the rows and nodes that are still below the tokens."""

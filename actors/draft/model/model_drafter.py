@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from outrider.actors.draft.model.fitting import check_fits, take_slot, within
@@ -15,7 +17,7 @@ from outrider.actors.draft.trees.calibration import Rates, Sharpness, learn_walk
 from outrider.actors.draft.trees.draft_cost import PassCost
 from outrider.actors.draft.trees.forest import Int64s, TreeWalk
 from outrider.actors.engine.kv.prefix_slots import PrefixSlots
-from outrider.actors.engine.protocol import Engine
+from outrider.actors.engine.protocol import Batch, Engine
 
 MOST_ROOTS = 255
 """Roots that a target proposes, at most (`exchange.verdicts`)."""
@@ -79,6 +81,23 @@ class ModelDrafter:
     def num_free_slots(self) -> int:
         """Sessions that can be attached."""
         return self.engine.num_free
+
+    def _run_shapes(self, shapes: Sequence[tuple[int, int]]) -> None:
+        """Runs a pass of each shape for nobody: its rows, and what is wanted of them (`WANTS`)."""
+        slot = self.engine.acquire()
+        try:
+            for count, wanted in shapes:
+                batch = Batch(
+                    slots_E=np.array([slot]),
+                    starts_E=np.array([0, count]),
+                    tokens_R=np.zeros(count, np.int64),
+                    parents_R=np.full(count, -1),
+                    wanted_E=np.array([wanted]),
+                )
+                self._grower.warm_up(self.engine.forward(batch).values_RV)
+                self.engine.truncate(slot, 0)
+        finally:
+            self.engine.release(slot)
 
     def attach(self, session: DraftSession) -> None:
         """Makes room for a session; its text is run by later passes.
