@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -35,9 +35,6 @@ Options = TypeVar("Options", bound=TargetRowsOptions)
 
 class StateTraining(ABC, Generic[Options]):
     """One call of a trainer."""
-
-    table: ClassVar[Callable[[Reports], str]] = staticmethod(depth_table)
-    """Reports as a table in Markdown."""
 
     def __init__(
         self,
@@ -74,6 +71,10 @@ class StateTraining(ABC, Generic[Options]):
     @abstractmethod
     def write(self, reports: Reports) -> None:
         """Writes the folder of the net."""
+
+    def table(self, reports: Reports) -> str:
+        """Reports as a table in Markdown."""
+        return depth_table(reports)
 
     def keep(self, reports: Reports) -> None:
         """Writes the net and what was measured of it."""

@@ -50,8 +50,6 @@ CONTEXT = 2048
 class NestedTraining(TurnTraining[NestedTrainingOptions]):
     """One call of the trainer."""
 
-    table = staticmethod(exit_table)
-
     def __init__(self, options: NestedTrainingOptions, target: FrozenTarget) -> None:
         """Takes what was asked for, and what is foreseen."""
         shares = {
@@ -134,6 +132,10 @@ class NestedTraining(TurnTraining[NestedTrainingOptions]):
                 (alone,) = exit_reports(model, rows, output, (layers,)).values()
                 reports[text][f"{layers} layers, trained alone"] = alone
         return reports
+
+    def table(self, reports: Reports) -> str:
+        """See `StateTraining`."""
+        return exit_table(reports)
 
     def write(self, reports: Reports) -> None:
         """See `TurnTraining`."""
