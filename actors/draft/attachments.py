@@ -27,7 +27,6 @@ from outrider.actors.draft.state.draft_stats import DraftStats
 from outrider.actors.draft.state.drafter import CannotDraft, Drafter, NoRoom
 from outrider.actors.draft.trees.forest import Int64s
 
-
 _log = structlog.get_logger(__name__)
 
 

@@ -22,7 +22,6 @@ from outrider.actors.draft.model.fitting import STAND_IN
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.trees.forest import Int64s
 
-
 _log = structlog.get_logger(__name__)
 
 LEAST_BLOCK = NUM_READINGS

@@ -78,7 +78,9 @@ def pass_of(
             wanted_E=wanted_E,
         ),
         rows_E=rows_E,
-        gains_E=np.array([gain(*one) for one in zip(rows_E.tolist(), wanted_E.tolist(), strict=True)]),
+        gains_E=np.array(
+            [gain(*one) for one in zip(rows_E.tolist(), wanted_E.tolist(), strict=True)]
+        ),
         seconds=cost.predict(num_rows),
         counts_E=counts_E,
         wanted_E=wanted_E,

@@ -40,9 +40,7 @@ class FrozenSession:
     """Rows that the engine has cached. All of the text: then the round below it has begun."""
 
 
-def grow_level(
-    state: FrozenSession, scores_NV: torch.Tensor, probs_NV: Float64s
-) -> bool:
+def grow_level(state: FrozenSession, scores_NV: torch.Tensor, probs_NV: Float64s) -> bool:
     """Draws the next level of a session's last tree.
 
     Args:

@@ -13,7 +13,7 @@ from outrider.actors.draft.state.drafter import DraftPass
 from outrider.actors.draft.trees.draft_cost import PassCost
 from outrider.actors.draft.trees.forest import Bools, Float64s, Forest, Int64s
 from outrider.actors.engine.protocol import WANTS, Batch
-from outrider.actors.speculation.trees.ragged import rank_within, ranges, starts_of
+from outrider.actors.speculation.trees.ragged import ranges, rank_within, starts_of
 
 _ALL = WANTS.index("all")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from outrider.actors.draft.model.growing_drafter import AutoregressiveDrafter
 from outrider.actors.draft.state.draft_sessions import DraftSession, DraftSessions
 from outrider.actors.draft.state.drafter import DraftPass

@@ -115,7 +115,9 @@ class DraftServer(WorkerServer[DraftWorker, Report]):
             vocab_size=loaded.vocab_size,
             **offer_of(served_verifiers(method_of(self._settings))),
             method=self._settings.method,
-            device="" if spec is None else compute_device(spec.device, is_emulated=bool(spec.emulated)).name,
+            device=""
+            if spec is None
+            else compute_device(spec.device, is_emulated=bool(spec.emulated)).name,
         )
 
 

@@ -191,7 +191,9 @@ class DrafterSpec:
             "take_top_rows": asked[TargetNeed.TOP_ROWS],
             "take_rejected": feedback is not None and feedback.wants_rejected,
         }
-        lacking = [name for name, is_asked in hooks.items() if is_asked and not hasattr(drafter, name)]
+        lacking = [
+            name for name, is_asked in hooks.items() if is_asked and not hasattr(drafter, name)
+        ]
         if lacking:
             raise ValueError(f"the drafter of method {self.name} lacks {', '.join(lacking)}")
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-
 from outrider.actors.draft.trees.forest import Int64s
 
 

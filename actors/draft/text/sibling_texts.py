@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-
 from outrider.actors.draft.state.draft_sessions import DraftSession
 from outrider.actors.draft.trees.forest import Int64s
 

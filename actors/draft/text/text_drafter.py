@@ -15,7 +15,6 @@ from outrider.actors.draft.trees.calibration import Rates, learn_walk
 from outrider.actors.draft.trees.forest import ROOT, Bools, Int64s
 from outrider.actors.engine.protocol import Logits
 
-
 Told = Callable[[DraftSession], None]
 """Takes note of a session."""
 

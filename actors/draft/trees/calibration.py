@@ -20,7 +20,6 @@ from outrider.actors.speculation import learning
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.options import Sampling
 
-
 LEAST, MOST = 0.002, 0.995
 """Bounds of estimates: no draw is certain, and none of a candidate's is excluded."""
 

@@ -34,7 +34,9 @@ def diffusion_acceptance(
     for tokens, features, blocks in held_blocks(held, block, config.table_width):
         anchors = blocks.anchors_RA
         parts = {
-            start: diffusion_states(net, tokens, Blocks(anchors, torch.full_like(anchors, start)))[1]
+            start: diffusion_states(net, tokens, Blocks(anchors, torch.full_like(anchors, start)))[
+                1
+            ]
             for start in starts
         }
         states = torch.stack([parts[start][:, :, k] for k, start in enumerate(told)], dim=2)

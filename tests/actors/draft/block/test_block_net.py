@@ -48,7 +48,10 @@ def test_a_cache_that_grew_equals_one_from_scratch(sizes: tuple[int, ...]) -> No
     """After verdicts of one token, of a whole block, of more than the window; drafts in between leave nothing behind."""
     net, length = small_net(), sum(sizes)
     states = states_of(net.config, length)
-    grown, fresh = ContextCache(net.config, net.keys_values, 2, CPU), ContextCache(net.config, net.keys_values, 1, CPU)
+    grown, fresh = (
+        ContextCache(net.config, net.keys_values, 2, CPU),
+        ContextCache(net.config, net.keys_values, 1, CPU),
+    )
     start = 0
     for size in sizes:
         grown.write(1, start, states[start : start + size])
@@ -65,7 +68,10 @@ def test_a_cache_that_grew_equals_one_from_scratch(sizes: tuple[int, ...]) -> No
 def test_a_block_sees_its_window_and_nothing_behind_its_anchor() -> None:
     """States at or behind the first slot, and those further back than the window, change nothing; others do."""
     net = small_net(small_config(window=6))
-    one, other = ContextCache(net.config, net.keys_values, 1, CPU), ContextCache(net.config, net.keys_values, 1, CPU)
+    one, other = (
+        ContextCache(net.config, net.keys_values, 1, CPU),
+        ContextCache(net.config, net.keys_values, 1, CPU),
+    )
     states, different = states_of(net.config, 12), states_of(net.config, 12, seed=1)
     one.write(0, 0, states[:8])
     other.write(0, 0, np.concatenate([different[:2], states[2:8]]))
@@ -127,7 +133,10 @@ def test_positions_are_relative_and_holes_are_nothing() -> None:
 def test_forgotten_positions_may_come_anew() -> None:
     """After a text was replaced from some token on."""
     net = small_net()
-    cache, other = ContextCache(net.config, net.keys_values, 1, CPU), ContextCache(net.config, net.keys_values, 1, CPU)
+    cache, other = (
+        ContextCache(net.config, net.keys_values, 1, CPU),
+        ContextCache(net.config, net.keys_values, 1, CPU),
+    )
     states, different = states_of(net.config, 8), states_of(net.config, 8, seed=1)
     cache.write(0, 0, states)
     assert not cache.write(0, 5, different[5:])

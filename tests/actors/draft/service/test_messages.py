@@ -25,7 +25,6 @@ from outrider.actors.speculation.options import Speculation
 from outrider.actors.speculation.policies import LengthChoice
 from outrider.v1 import draft_pb2, sampling_pb2, target_pb2, tree_pb2
 
-
 TOKENS_ONLY = served_verifiers(DRAFTERS["prompt_lookup"])
 
 
