@@ -28,10 +28,10 @@ def diffusion_acceptance(
         output: The target's output layer.
         starts: Tokens that each denoising step is told.
     """
-    config, block = net.config, net.config.block
+    block = net.config.block
     sums = DepthSums(block)
     told = [token - distance for token, distance in enumerate(distances(block, starts))]
-    for tokens, features, blocks in held_blocks(held, block, config.table_width):
+    for tokens, features, blocks in held_blocks(held, block, held.features_BLD.shape[-1]):
         anchors = blocks.anchors_RA
         parts = {
             start: diffusion_states(net, tokens, Blocks(anchors, torch.full_like(anchors, start)))[

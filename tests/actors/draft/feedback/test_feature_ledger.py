@@ -25,7 +25,7 @@ SPANS = st.lists(
 def run_of(start: int, end: int) -> StateRun:
     """States that say their positions."""
     states = np.arange(start, end, dtype=np.float32)[:, None, None]
-    return StateRun(start=start, states_TLD=states)
+    return StateRun(start, (states,))
 
 
 def positions_of(runs: list[Run]) -> list[int]:
@@ -33,7 +33,8 @@ def positions_of(runs: list[Run]) -> list[int]:
     found = []
     for run in runs:
         assert isinstance(run, StateRun)
-        numbers = run.states_TLD[:, 0, 0].astype(int).tolist()
+        (states_TLD,) = run.arrays
+        numbers = states_TLD[:, 0, 0].astype(int).tolist()
         assert numbers == list(range(run.start, run.start + len(numbers)))
         found += numbers
     return found
@@ -81,10 +82,8 @@ def test_kinds_have_books_of_their_own() -> None:
     """A position's likeliest tokens are not doubled by its states."""
     ledger = FeatureLedger()
     ledger.take(run_of(0, 2))
-    tops = TopRun(
-        start=0, tokens_TK=np.zeros((2, 1), np.int64), logprobs_TK=np.zeros((2, 1), np.float32)
-    )
-    ledger.take(tops)
+    tops = np.zeros((2, 1), np.int64), np.zeros((2, 1), np.float32)
+    ledger.take(TopRun(0, tops))
     assert ledger.doubled == 0
     assert len(ledger.release(3)) == 2
 
