@@ -16,11 +16,11 @@ from outrider.actors.draft.ctc import ctc_engine
 from outrider.actors.draft.ctc.ctc_net import CtcNet
 from outrider.actors.draft.ctc.prefix_masses import (
     NO_TOKEN,
-    Float64s,
     appended,
     empty_string,
     next_masses,
 )
+from outrider.actors.draft.trees.forest import Float64s
 from outrider.actors.train.ctc.ctc_objective import ctc_loss, prefix_log_masses
 
 String = tuple[int, ...]
