@@ -167,7 +167,9 @@ def target_tables(target: str, *, vocab_size: int, width: int) -> tuple[torch.Te
     except ValueError as error:
         raise NetFolderError(str(error)) from error
     if source.is_tabular:
-        raise NetFolderError(f"{target!r}: has no tables of tokens that a drafter could borrow")
+        raise NetFolderError(
+            f"{target!r}: has no tables of tokens that a drafter could borrow; name a folder or a hub id"
+        )
     folder = Path(source.location) if source.is_local else _downloaded(source.location)
     files = weight_files(folder)
     embedding = _table(files, EMBEDDINGS, (vocab_size, width))

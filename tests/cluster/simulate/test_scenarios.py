@@ -138,7 +138,7 @@ def test_the_command_tells_figures_and_ends_with_one_if_a_bound_does_not_hold(
 def test_a_bound_on_what_cannot_be_known_does_not_hold(tmp_path: Path) -> None:
     """Without a token there are no bytes of a token, few or many."""
     file = tmp_path / "nobody.yaml"
-    silent = SMALL.replace("clients: 2", "clients: 0").replace(
+    silent = SMALL.replace("clients: 2", "clients: 2, at_s: 9.0").replace(
         "speed_up: 1.3", "bytes_per_token: 1"
     )
     file.write_text(silent)
