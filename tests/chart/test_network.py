@@ -55,7 +55,10 @@ def test_port_is_one_value() -> None:
     serve = next(pod for pod in pods(objects) if pod.group == "coordinator").container("serve")
 
     assert only(objects, "Service")["spec"]["ports"][0]["port"] == 7000
-    assert serve["ports"][0] == {"name": "grpc", "containerPort": 7000, "protocol": "TCP"}
+    assert serve["ports"] == [
+        {"name": "grpc", "containerPort": 7000, "protocol": "TCP"},
+        {"name": "service-metrics", "containerPort": 9464, "protocol": "TCP"},
+    ]
     assert serve["readinessProbe"]["grpc"]["port"] == serve["startupProbe"]["grpc"]["port"] == 7000
     assert serve["livenessProbe"]["tcpSocket"]["port"] == 7000
     assert '"listen": "0.0.0.0:7000"' in file_of(objects, "service.json")
