@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
+from inspect import signature
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -41,6 +42,11 @@ def _turned(
     def turned(self: Client, /, *args: _Args.args, **kwargs: _Args.kwargs) -> _Result:
         return turn(method(self._client, *args, **kwargs))
 
+    if isinstance(turn, type):
+        # `help` and other readers of signatures are told what this one gives.
+        told: Any = turned
+        told.__annotations__ = {**method.__annotations__, "return": turn.__name__}
+        told.__signature__ = signature(method).replace(return_annotation=turn.__name__)
     return turned
 
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from inspect import signature
 from typing import TYPE_CHECKING
 
 import grpc
@@ -18,6 +19,7 @@ from outrider.client import (
     NO_RETRY,
     Admission,
     AlreadyRunning,
+    AsyncClient,
     Cancelled,
     Client,
     Completion,
@@ -38,6 +40,7 @@ from outrider.client import (
     Unavailable,
     Verifier,
 )
+from outrider.client.blocking_stream import RunningTrace
 from outrider.v1 import sampling_pb2
 
 if TYPE_CHECKING:
@@ -107,6 +110,15 @@ def test_options_reach_the_service_and_absent_ones_stay_absent(fake: FakeService
     assert request.speculation.verifier == sampling_pb2.VERIFIER_MCSD_WITH_REPLACEMENT
     assert list(request.speculation.drafters) == ["draft-tiny"]
     assert not request.speculation.HasField("max_nodes")
+
+
+def test_methods_say_what_they_give() -> None:
+    """As `help` shows them, with the arguments of the asyncio client's."""
+    for name, given in (("stream", GenerationStream), ("start_trace", RunningTrace)):
+        shown = signature(getattr(Client, name))
+        assert shown.return_annotation == given.__name__
+        assert shown.parameters == signature(getattr(AsyncClient, name)).parameters
+    assert signature(Client.generate) == signature(AsyncClient.generate)
 
 
 def test_request_ids_differ(fake: FakeService) -> None:
