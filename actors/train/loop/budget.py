@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from outrider.actors.train.loop.data_parallel import is_first
 from outrider.actors.train.training_errors import ResumeError, TrainError
 
 DEFAULT_MINUTES = 58.0
@@ -122,6 +121,9 @@ class Budget:
             return
         self._seconds[self._part] = self._seconds.get(self._part, 0.0) + now - self._since
         self._since = now
+        # Needs torch, which the command line does not import for the default of a flag.
+        from outrider.actors.train.loop.data_parallel import is_first
+
         if not is_first():
             return
         content = {
