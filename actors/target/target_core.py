@@ -102,7 +102,9 @@ class TargetCore:
         Args:
             clock: Seconds; monotone.
         """
-        self.state.cost.set_curve(time_passes(self.state.engine, clock))
+        state = self.state
+        most_rows = state.engine.num_slots + state.settings.max_batch_nodes
+        state.cost.set_curve(time_passes(state.engine, clock, most_rows=most_rows))
 
     def take_busy(self, now: float) -> float:
         """Fraction of the time since the last call in which passes ran, 0 to 1."""

@@ -34,7 +34,13 @@ def main() -> None:
                 num_threads=1,
             )
         )
-        curve = time_passes(engine, time.perf_counter, context=order["context"], most_s=MOST_S)
+        curve = time_passes(
+            engine,
+            time.perf_counter,
+            most_rows=engine.max_scratch,
+            context=order["context"],
+            most_s=MOST_S,
+        )
         config = Path(resolve_model(order["model"]).location) / "config.json"
         layers = json.loads(config.read_text(encoding="utf-8"))["num_hidden_layers"]
         print(json.dumps({"layers": layers, "curve": sorted(curve.items())}), flush=True)
