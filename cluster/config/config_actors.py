@@ -172,7 +172,7 @@ class TargetConfig(_Actor):
     """Niceness of the arithmetic's threads on a CPU, so that event loops come first."""
 
     max_batch_nodes: int = Field(default=256, ge=1, le=65_536)
-    """Tree nodes in one pass over all sessions, at most."""
+    """Tree nodes in one pass over all sessions, at most. More pays where many requests meet a device whose rows are nearly free; a pass's logits take memory for each."""
 
     max_patience_s: float = Field(default=0.5, ge=0, le=60, allow_inf_nan=False)
     """How long a free target waits for candidates, at most."""
