@@ -118,8 +118,7 @@ def demo(tmp_path: Path, moment: str) -> Iterator[Demo]:
     ("moment", "numbers", "to_all", "code"),
     [
         pytest.param("texts come", (INT, INT), True, 130, id="ctrl-c-twice"),
-        pytest.param("texts come", (TERM, TERM), False, 143, id="sigterm-twice"),
-        pytest.param("texts come", (TERM,), True, 143, id="sigterm-to-all"),
+        pytest.param("texts come", (TERM,), False, 143, id="sigterm"),
         pytest.param("Ray starts", (TERM, TERM), False, 143, id="start-sigterm"),
         pytest.param("Ray starts", (INT, INT), True, 130, id="start-ctrl-c"),
         pytest.param("Ray is joined", (TERM, TERM), True, 143, id="join-sigterm"),
@@ -128,7 +127,8 @@ def demo(tmp_path: Path, moment: str) -> Iterator[Demo]:
 def test_signal_ends_everything(
     demo: Demo, moment: str, numbers: Sequence[signal.Signals], to_all: bool, code: int
 ) -> None:
-    """A terminal signals the whole process group, `kill` one process, some supervisors every process of a service."""
+    """A terminal signals the whole process group, `kill` one process, some supervisors every process of a service, and again when they
+    do not wait: each with each moment or with another signal."""
     demo.wait(moment)
     folder = ray_folder(demo.family())
     for number in numbers:
