@@ -58,13 +58,6 @@ class Head:
     dashboard: str
     variables: dict[str, str]
 
-    def submit(self, *entrypoint: str) -> subprocess.CompletedProcess[str]:
-        """Runs a job to its end."""
-        command = [RAY, "job", "submit", "--address", self.dashboard, "--", *entrypoint]
-        return subprocess.run(
-            command, env=self.variables, capture_output=True, text=True, timeout=400, check=False
-        )
-
 
 @contextmanager
 def ray_head(*, num_cpus: float = 4, node_types: Mapping[str, Any] | None = None) -> Iterator[Head]:
