@@ -183,14 +183,14 @@ async def test_every_method_gives_the_text_of_plain_decoding(
 async def test_every_selector_gives_the_text_of_plain_decoding(
     eager: Front, temperature: float
 ) -> None:
-    """Whoever drafts, and however often that changes."""
+    """Whoever drafts, and however often that changes, of as many sequences as there are slots."""
     off = sampling_pb2.SpeculationOptions(enabled=False)
     plain, _ = await sequences(
-        eager, request(off, temperature=temperature, max_tokens=3 * MAX_TOKENS, n=4)
+        eager, request(off, temperature=temperature, max_tokens=3 * MAX_TOKENS, n=3)
     )
     for selector in SELECTORS:
         chosen = sampling_pb2.SpeculationOptions(selector=selector, drafters_at_work=1)
-        asked = request(chosen, temperature=temperature, max_tokens=3 * MAX_TOKENS, n=4)
+        asked = request(chosen, temperature=temperature, max_tokens=3 * MAX_TOKENS, n=3)
         ids, _ = await sequences(eager, asked)
         assert ids == plain, selector
 
