@@ -115,8 +115,9 @@ def test_the_command_names_the_best_way_and_where_it_pays(
     assert "emulated" in done.stdout
 
 
-def test_where_nothing_has_a_price_the_fastest_is_best() -> None:
+def test_where_nothing_has_a_price_the_fastest_is_best(monkeypatch: pytest.MonkeyPatch) -> None:
     """A drafter that costs nothing is used."""
+    monkeypatch.setattr(planner, "tried", lambda _, option: Tried(option=option, expected=1.0))
     free = request(
         target={**TARGET, "usd_per_gpu_hour": 0.0}, drafters=[{**NEAR, "usd_per_gpu_hour": 0.0}]
     )
