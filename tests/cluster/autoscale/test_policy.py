@@ -16,6 +16,8 @@ from outrider.cluster.supervise.replica_policy import UNPAID_S, decide
 LOOK_S = 5.0
 SETTINGS = Autoscaling(interval_s=LOOK_S, upscale_delay_s=30.0, downscale_delay_s=600.0)
 SLOTS = 8
+KEPT = int(SETTINGS.downscale_delay_s / LOOK_S) + 2
+"""Samples: what the autoscaler keeps, which forgets whatever is older than the longest delay but for one."""
 
 TARGET = ReplicaScale(entry="t", role=Role.TARGET, least=1, most=4, wanted=1)
 DRAFTER = ReplicaScale(entry="d", role=Role.DRAFTER, least=1, most=4, wanted=1)
@@ -57,6 +59,7 @@ class Simulated:
                     gained=tokens * (gain or 0.0),
                 )
             )
+            del self.history[:-KEPT]
             decision = decide(
                 self.scale,
                 self.replicas,
