@@ -18,6 +18,7 @@ from tests.actors.target.state.chaos import Harness, opening, run_plain
 from tests.service.conftest import MAX_CONTEXT, VOCAB_SIZE
 from tests.service.processes import ServiceProcess
 
+from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.actors.engine.tables.tabular_engine import Table, TabularEngine, load_table
 from outrider.actors.speculation.noise.seeds import derive_seed
 from outrider.actors.speculation.options import Sampling
@@ -83,17 +84,35 @@ class Ask:
             ),
         )
 
+    def sampling(self, index: int) -> Sampling:
+        """Of one of its sequences."""
+        return Sampling(
+            seed=derive_seed(self.seed, index),
+            max_tokens=self.max_tokens,
+            temperature=1.0,
+            ignore_eos=True,
+        )
+
     def plain(self, table: Table) -> dict[int, list[int]]:
         """What plain decoding gives, computed here."""
-        given: dict[int, list[int]] = {}
-        for index in range(self.n):
-            seed = derive_seed(self.seed, index)
-            sampling = Sampling(
-                seed=seed, max_tokens=self.max_tokens, temperature=1.0, ignore_eos=True
-            )
-            event = opening(index, sampling, prompt=self.prompt)
-            given |= run_plain(Harness(TabularEngine(table)), [event])
-        return given
+        return plain_texts(table, [self])[0]
+
+
+def plain_texts(table: Table, asks: Sequence[Ask]) -> list[dict[int, list[int]]]:
+    """What plain decoding gives each of these, whose prompts begin differently: so a target takes one sequence of each at a time, and none finds
+    anything of another."""
+    given: list[dict[int, list[int]]] = [{} for _ in asks]
+    for index in range(max(ask.n for ask in asks)):
+        events = [
+            opening(place, ask.sampling(index), prompt=ask.prompt)
+            for place, ask in enumerate(asks)
+            if index < ask.n
+        ]
+        settings = EngineSettings(model=table.name, num_slots=len(events))
+        texts = run_plain(Harness(TabularEngine(table, settings)), events)
+        for place, text in texts.items():
+            given[place][index] = text
+    return given
 
 
 async def run(stub: Stub, ask: Ask, timeout_s: float = BOUND_S) -> Output:
@@ -195,13 +214,14 @@ async def test_chats_beyond_the_slots_throw_each_other_out(stub: Stub, table: Ta
 async def test_a_hundred_at_once_are_served_or_told_to_come_again(stub: Stub, table: Table) -> None:
     """Beyond the queue requests are refused at once, with a time; who follows the advice is served."""
     waiting = [Ask(tokens_of(400 + index, 20), seed=index, max_tokens=15) for index in range(100)]
+    texts = dict(zip(waiting, plain_texts(table, waiting), strict=True))
     served = 0
     for _ in range(20):
         results = await asyncio.gather(*(run(stub, ask) for ask in waiting), return_exceptions=True)
         refused = []
         for ask, result in zip(waiting, results, strict=True):
             if isinstance(result, Output):
-                assert result.tokens == ask.plain(table)
+                assert result.tokens == texts[ask]
                 served += 1
                 continue
             assert isinstance(result, grpc.aio.AioRpcError), result
@@ -244,8 +264,8 @@ async def test_who_gives_up_in_the_queue_leaves_no_trace(stub: Stub, table: Tabl
         assert not any(task.done() for task in queued)
     finally:
         await cancel(holders)
-    for ask, task in zip(patient, queued, strict=True):
-        assert (await task).tokens == ask.plain(table)
+    for task, text in zip(queued, plain_texts(table, patient), strict=True):
+        assert (await task).tokens == text
 
 
 async def test_many_sequences_do_not_keep_a_single_one_waiting(stub: Stub, table: Table) -> None:
@@ -262,6 +282,6 @@ async def test_many_sequences_do_not_keep_a_single_one_waiting(stub: Stub, table
     await asyncio.sleep(0.1)
     one = Ask(tokens_of(850, 30), seed=2)
     assert (await ask_and_note(one, "one")).tokens == one.plain(table)
-    for crowd, task in zip(crowds, many, strict=True):
-        assert (await task).tokens == crowd.plain(table)
+    for task, text in zip(many, plain_texts(table, crowds), strict=True):
+        assert (await task).tokens == text
     assert ended[0] == "one"
