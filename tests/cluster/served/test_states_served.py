@@ -93,6 +93,7 @@ async def plain_text(front: Front, seed: int, temperature: float) -> list[int]:
         ("diffusion", "diffusion"),
         ("eagle3", "eagle3"),
         ("hidden_reuse", "eagle3"),
+        ("mlp_speculator", "mlp_speculator"),
     ],
 )
 async def test_its_candidates_are_taken_and_change_no_token(
