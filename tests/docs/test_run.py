@@ -28,7 +28,7 @@ def cluster() -> Iterator[Stage]:
     head = f"--port={port} --dashboard-port={dashboard} --dashboard-host=127.0.0.1"
     variables = {
         "RAY_NODE": nodes,
-        "RAY_HEAD": f"{head} --include-dashboard=true --temp-dir={folder / 'ray'}",
+        "RAY_HEAD": f"{head} --no-monitor --include-dashboard=true --temp-dir={folder / 'ray'}",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         **PATIENCE,

@@ -102,7 +102,9 @@ def ray_head(*, num_cpus: float = 4, node_types: Mapping[str, Any] | None = None
         "--dashboard-agent-listen-port=0",
         f"--temp-dir={folder / 'ray'}",
     ]
-    if node_types is not None:
+    if node_types is None:
+        command.append("--no-monitor")
+    else:
         command.append(f"--autoscaling-config={folder / 'autoscaling.yaml'}")
         content = autoscaling(node_types, gcs=variables["RAY_ADDRESS"], num_cpus=num_cpus)
         (folder / "autoscaling.yaml").write_text(yaml.safe_dump(content))
