@@ -127,8 +127,8 @@ def demo(tmp_path: Path, moment: str) -> Iterator[Demo]:
 def test_signal_ends_everything(
     demo: Demo, moment: str, numbers: Sequence[signal.Signals], to_all: bool, code: int
 ) -> None:
-    """A terminal signals the whole process group, `kill` one process, some supervisors every process of a service, and again when they
-    do not wait: each with each moment or with another signal."""
+    """A terminal signals the whole process group, `kill` one process, some supervisors every process of a service; and who is
+    impatient, again."""
     demo.wait(moment)
     folder = ray_folder(demo.family())
     for number in numbers:
