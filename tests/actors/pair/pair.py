@@ -136,6 +136,8 @@ class Pair:
     max_context: int = 4096
     prefill_chunk: int = 256
     """Of the target."""
+    drafts: int = 8
+    """Draft passes for each pass of the target, unless a step says otherwise."""
     meddle: Callable[[Wire], Wire] = lambda wire: wire
     """What the network does to the drafter's messages of one step."""
     is_lost: Callable[[], bool] = lambda: False
@@ -272,9 +274,9 @@ class Pair:
 
     handles: dict[int, int] = field(default_factory=dict)
 
-    def step(self, drafts: int = 8) -> None:
+    def step(self, drafts: int | None = None) -> None:
         """A few draft passes, then one target pass."""
-        for _ in range(drafts):
+        for _ in range(self.drafts if drafts is None else drafts):
             if not self.draft.run_once():
                 break
         wire, self.reports[:] = self.draft_wire(self.reports), []

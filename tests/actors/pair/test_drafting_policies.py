@@ -7,11 +7,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+from tests.actors.pair import test_frozen_law as law
 from tests.actors.pair.pair import Pair, blurred, texts_alone
 from tests.actors.pair.test_frozen_exchange import Chaos
-from tests.actors.pair.test_frozen_law import DRAFT as LAW_DRAFT
-from tests.actors.pair.test_frozen_law import TARGET as LAW_TARGET
-from tests.actors.pair.test_frozen_law import transition_p
 from tests.actors.speculation.choice.test_stopping import decisive_model
 from tests.actors.speculation.goodness import MIN_P
 
@@ -167,15 +165,16 @@ def test_texts_of_frozen_trees_follow_the_targets_law(
     verifier: str, length: DraftPolicies, shape: str
 ) -> None:
     """As `test_frozen_law`, where depths vary with the row of the base: trees of one level and of several."""
-    both = Pair(LAW_TARGET, LAW_DRAFT, seed=7, lengths=Lengths(decisive_model()))
+    lengths = Lengths(decisive_model())
+    both = Pair(law.TARGET, law.DRAFT, seed=7, lengths=lengths, drafts=law.DRAFTS)
     speculation = Speculation(
         verifier=verifier, tree_shape=level_shapes.parse(shape), policies=length
     )
-    for session in range(15):
-        sampling = Sampling(seed=100 + session, max_tokens=400, temperature=0.8)
-        both.open(session, sampling, speculation, (1, 2, 0))
+    for session in range(law.NUM_SESSIONS):
+        sampling = Sampling(seed=100 + session, max_tokens=law.TOKENS, temperature=law.TEMPERATURE)
+        both.open(session, sampling, speculation, law.PROMPT)
     both.run()
     reached = np.sum([both.stats(session).reached_by_depth for session in both.texts], axis=0)
     assert len(reached) == len(shape.split(","))
     assert reached[0] > 1.05 * reached[-1] > 0
-    assert transition_p(list(both.texts.values())) > MIN_P
+    assert law.transition_p(list(both.texts.values())) > MIN_P

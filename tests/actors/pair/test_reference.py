@@ -110,7 +110,8 @@ def _transition_p(verifier: str, table: Table, told: Table) -> float:
             ) -> FrozenTree:
                 return replace(own(text), rows=other(text).rows)
 
-            texts.append(decode(engine(law.TARGET), law.PROMPT, sampling, propose, verifier))
+            drafts = own if told is table else propose
+            texts.append(decode(engine(law.TARGET), law.PROMPT, sampling, drafts, verifier))
     return law.transition_p(texts)
 
 

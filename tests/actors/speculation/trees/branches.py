@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
+from math import inf
 from typing import TypeVar
 
 import numpy as np
@@ -50,17 +51,18 @@ class Branches:
 
     def accept(self, probability: float) -> bool:
         """Both ways, unless one is impossible."""
-        if not -np.inf < probability < np.inf:
+        if not -inf < probability < inf:
             raise ValueError(f"{probability} is no chance of accepting anything")
         likely = min(1.0, max(0.0, probability))
         return self._branch([(1, likely), (0, 1.0 - likely)]) == 1
 
     def draw(self, weights_V: Float64s) -> int:
         """Every possible index."""
-        if not (np.isfinite(weights_V).all() and (weights_V >= 0.0).all() and weights_V.any()):
+        weights = weights_V.tolist()
+        total = sum(weights)
+        if not (0.0 < total < inf and min(weights) >= 0.0):
             raise ValueError(f"the weights {weights_V} cannot be drawn from")
-        shares = weights_V / weights_V.sum()
-        return self._branch([(index, float(share)) for index, share in enumerate(shares)])
+        return self._branch([(index, weight / total) for index, weight in enumerate(weights)])
 
     def _branch(self, options: list[tuple[int, float]]) -> int:
         possible = [option for option in options if option[1] > 0.0]
@@ -303,7 +305,7 @@ def committed(
             return check(tree, target_rows, draft_rows, decisions)
 
         for outcome, chance in every_outcome(run):
-            anonymous = replace(outcome, path=tuple(range(len(outcome.path))))
+            anonymous = Acceptance(path=tuple(range(len(outcome.path))), tokens=outcome.tokens)
             outcomes[anonymous] += probability * chance
     return outcomes
 

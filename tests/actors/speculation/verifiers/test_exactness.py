@@ -238,6 +238,11 @@ def test_drafters_may_differ_if_each_is_tested_with_its_own_rows(
     assert off < EXACT if is_exact else off > VISIBLE
 
 
+def three_and_a_child(growing: Growing) -> None:
+    """Three siblings, and a child below the second."""
+    growing.draw_child(growing.draw_children(-1, 3)[1])
+
+
 @pytest.mark.parametrize("block", [1, 2, 3])
 def test_canonical_is_exact_for_every_block_size(block: int) -> None:
     """Optimality of the program changes how much is accepted, not what comes out."""
@@ -254,7 +259,7 @@ def test_canonical_is_exact_for_every_block_size(block: int) -> None:
             block=block,
         )
 
-    outcomes = committed(models, drafts(models, static(3, 1), WITH), check)
+    outcomes = committed(models, drafts(models, three_and_a_child, WITH), check)
     assert distance(joint_law(models, outcomes), models.truth) < EXACT
 
 
