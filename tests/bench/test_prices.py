@@ -10,8 +10,9 @@ from bench.suites.parts import prices_suite
 from outrider.cluster.simulate.prices import FILE, Prices, Sleep
 
 
-def test_quick_prices_are_prices() -> None:
-    """In the form that the simulation reads, no step without a price, and nothing written."""
+def test_quick_prices_are_prices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the form that the simulation reads, no step without a price, and nothing written; after short sleeps."""
+    monkeypatch.setattr(prices_suite, "SLEEPS_S", (0.001, 0.002, 0.006))
     before = FILE.read_text(encoding="utf-8")
     (row,) = prices_suite.run(is_quick=True)
     found = Prices.model_validate(row)

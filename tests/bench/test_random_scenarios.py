@@ -31,7 +31,8 @@ def scenarios() -> list[Scenario]:
 
 def test_a_seed_is_one_scenario(scenarios: list[Scenario]) -> None:
     """And others are others."""
-    assert scenarios == [random_scenario(seed) for seed in SEEDS]
+    again = SEEDS[: 2 * len(KINDS)]
+    assert scenarios[: len(again)] == [random_scenario(seed) for seed in again]
     assert len({one.model_dump_json(exclude={"name", "seed"}) for one in scenarios}) == len(SEEDS)
 
 

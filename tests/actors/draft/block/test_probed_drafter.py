@@ -65,9 +65,17 @@ def accepted(pair: Pair) -> float:
     return float(np.mean([len(tokens) for rounds in pair.commits.values() for tokens in rounds]))
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("said", [True, False, None])
-@pytest.mark.parametrize("first_slot", [0, 1])
+@pytest.mark.parametrize(
+    ("first_slot", "said", "temperature"),
+    [
+        (0, True, 0.0),
+        (0, False, 0.8),
+        (0, None, 0.0),
+        (1, True, 0.8),
+        (1, False, 0.0),
+        (1, None, 0.8),
+    ],
+)
 def test_the_layout_is_that_of_the_slots_whatever_the_files_say(
     tmp_path: Path, first_slot: int, said: bool | None, temperature: float
 ) -> None:

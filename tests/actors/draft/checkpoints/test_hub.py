@@ -23,20 +23,21 @@ from outrider.actors.engine.engine_settings import EngineSettings
 from outrider.cluster.config.drafter_folders import found_drafters
 from outrider.cluster.start.commands import service_config
 
-target, draft = sys.argv[1:]
-config = service_config(None, targets=[target], drafts=[draft])
-(drafter,) = config.drafters
-found, problems = found_drafters(config.drafters, config.targets)
-said = {"method": drafter.method, "found": found, "problems": [one.message for one in problems]}
-if drafter.options:
-    engine = EngineSettings(model=draft, num_slots=2)
-    settings = DraftSettings(
-        name="d", incarnation=1, method=drafter.method, options=drafter.options, engine=engine
-    )
-    loaded = load_method(settings)
-    said["feedback"] = str(loaded.feedback)
-    said["fingerprint"] = loaded.model_fingerprint
-print(json.dumps(said))
+for pair in sys.argv[1:]:
+    target, draft = pair.split()
+    config = service_config(None, targets=[target], drafts=[draft])
+    (drafter,) = config.drafters
+    found, problems = found_drafters(config.drafters, config.targets)
+    said = {"method": drafter.method, "found": found, "problems": [one.message for one in problems]}
+    if drafter.options and not problems:
+        engine = EngineSettings(model=draft, num_slots=2)
+        settings = DraftSettings(
+            name="d", incarnation=1, method=drafter.method, options=drafter.options, engine=engine
+        )
+        loaded = load_method(settings)
+        said["feedback"] = str(loaded.feedback)
+        said["fingerprint"] = loaded.model_fingerprint
+    print(json.dumps(said))
 """
 
 
@@ -44,13 +45,11 @@ def test_ids_of_a_hub_are_as_good_as_folders(tmp_path: Path) -> None:
     """Of the target only the files that hold its tables are fetched; once there, the hub is not needed."""
     hub = FakeHub(tmp_path / "hub")
     target, draft = _models(hub.folder / "owner")
-    local = _run(tmp_path, "", str(target), str(draft))
-    assert local["method"] == "eagle3"
-
     with hub.serving() as address:
-        remote = _run(tmp_path, address, "owner/target", "owner/draft")
+        (remote,) = _run(tmp_path, address, "owner/target owner/draft")
         fetched = set(hub.fetched)
-    cached = _run(tmp_path, "", "owner/target", "owner/draft")
+    cached, local = _run(tmp_path, "", "owner/target owner/draft", f"{target} {draft}")
+    assert local["method"] == "eagle3"
 
     for one in (remote, cached):
         assert {name: one[name] for name in ("method", "feedback", "fingerprint", "problems")} == {
@@ -71,9 +70,13 @@ def test_a_language_model_is_not_fetched_to_be_told(tmp_path: Path) -> None:
     plain.target_folder(hub.folder / "owner" / "narrow", hidden_size=12)
 
     with hub.serving() as address:
-        narrow = _run(tmp_path, address, "owner/narrow", "owner/draft", loads=False)
-        language = _run(tmp_path, address, "owner/target", "owner/narrow")
-        nothing = _run(tmp_path, address, "owner/target", "owner/nothing")
+        narrow, language, nothing = _run(
+            tmp_path,
+            address,
+            "owner/narrow owner/draft",
+            "owner/target owner/narrow",
+            "owner/target owner/nothing",
+        )
 
     assert "made for 24 numbers a hidden state" in narrow["problems"][0]
     assert (language["method"], language["problems"]) == ("autoregressive", [])
@@ -94,12 +97,11 @@ def _models(folder: Path) -> tuple[Path, Path]:
     return target, eagle3(folder / "draft")
 
 
-def _run(folder: Path, address: str, target: str, draft: str, *, loads: bool = True) -> Any:
-    """What a process of its own says; without an address the hub is out of reach."""
+def _run(folder: Path, address: str, *pairs: str) -> list[Any]:
+    """What a process of its own says of each target and net; without an address the hub is out of reach."""
     hub = {"HF_ENDPOINT": address} if address else {"HF_HUB_OFFLINE": "1"}
-    program = PROGRAM if loads else PROGRAM.replace("if drafter.options:", "if False:")
     ended = subprocess.run(
-        [sys.executable, "-c", program, target, draft],
+        [sys.executable, "-c", PROGRAM, *pairs],
         env={**os.environ, "HF_HUB_OFFLINE": "0", "HF_HOME": str(folder / "cache"), **hub},
         capture_output=True,
         text=True,
@@ -107,4 +109,4 @@ def _run(folder: Path, address: str, target: str, draft: str, *, loads: bool = T
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout.splitlines()[-1])
+    return [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
