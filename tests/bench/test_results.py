@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.figures import machine
 from bench.report import rows as results
 
 
@@ -13,6 +14,7 @@ from bench.report import rows as results
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "FOLDER", tmp_path / "results")
     monkeypatch.setattr(results, "QUICK", tmp_path / "quick")
+    monkeypatch.setattr(machine, "WORK_MIB", 1)
 
 
 def _rows(suite: str) -> list[tuple[object, ...]]:

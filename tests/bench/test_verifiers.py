@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bench.__main__ import run_suite
+from bench.figures import machine
 from bench.report import rows as results
 from bench.report import verifier_tables, written_report
 from bench.running.bench_prompts import Prompt
@@ -260,6 +261,7 @@ def test_rows_of_one_pair_leave_those_of_another(
 ) -> None:
     """A pair's own are replaced; rows that are of no pair are replaced by whoever measures them."""
     monkeypatch.setattr(results, "FOLDER", tmp_path)
+    monkeypatch.setattr(machine, "WORK_MIB", 1)
     monkeypatch.setattr(suite, "measure", lambda **_: Tally())
     monkeypatch.setattr(
         suite, "told", lambda tally: {"rounds": [{"run": len(results.read("verifiers"))}]}

@@ -159,12 +159,13 @@ def test_the_planner_decides_as_the_plain_loop(start: int) -> None:
 
 def test_both_ways_are_met() -> None:
     """Half of the states are of no use to such a test if none of them waits, or none begins."""
-    waits = [scene.plain()[0] > 0.0 for scene in map(Scene, range(300))]
+    scenes = [Scene(seed) for seed in range(300)]
+    waits = [scene.plain()[0] > 0.0 for scene in scenes]
     grows = [
-        scene.plain()[0] > 0.0
-        for scene in map(Scene, range(300))
+        wait
+        for wait, scene in zip(waits, scenes, strict=True)
         if all(one.candidates and one.answered for one in scene.sessions)
     ]
     for found in (waits, grows):
         assert 0.1 < sum(found) / len(found) < 0.9
-    assert not math.isnan(Scene(0).plain()[0])
+    assert not math.isnan(scenes[0].plain()[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -116,6 +117,16 @@ def weights_of(folder: Path) -> dict[str, Sequence[float]]:
     return {name: value.tolist() for name, value in load_speculator(folder).state_dict().items()}
 
 
+@pytest.fixture
+def whole(tiny_data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished training, a copy of its own for each test. It is run once."""
+    made = tmp_path_factory.getbasetemp() / "finished-speculator"
+    if not made.exists():
+        run(options_of(tiny_data, tmp_path / "first"))
+        (tmp_path / "first").rename(made)
+    return Path(shutil.copytree(made, tmp_path / "whole"))
+
+
 def test_training_from_files_to_a_folder_that_loads(tiny_data: Path, tmp_path: Path) -> None:
     """Both stages are measured by depth; done again, nothing is; cut in two, the result is the same."""
     result = run(options_of(tiny_data, tmp_path / "whole"))
@@ -142,15 +153,11 @@ def test_training_from_files_to_a_folder_that_loads(tiny_data: Path, tmp_path: P
 
 
 def test_a_bound_on_the_time_cuts_and_still_ends(tiny_data: Path, tmp_path: Path) -> None:
-    """With no time at all there is a step of each stage, and a speculator."""
-    run(options_of(tiny_data, tmp_path, minutes=1e-6, text_steps=400, own_steps=400))
-    assert load_speculator(tmp_path / "mlp_speculator").config.inner == 16
-
-
-def test_rows_that_the_time_cut_stay_as_many(tiny_data: Path, tmp_path: Path) -> None:
-    """The same command finds its progress again: what was learnt depends on the rows."""
-    options = options_of(tiny_data, tmp_path, minutes=1e-6, text_rows=80, own_rows=80)
+    """With no time at all there is a step of each stage, and a speculator. What was learnt depends on the rows, which stay as many."""
+    many = {"text_rows": 80, "own_rows": 80, "text_steps": 400, "own_steps": 400}
+    options = options_of(tiny_data, tmp_path, minutes=1e-6, **many)
     first = run(options)
+    assert load_speculator(tmp_path / "mlp_speculator").config.inner == 16
     cache = tmp_path / "progress" / "features-text" / "cache.json"
     assert json.loads(cache.read_text())["rows"] == 64
     assert run(options).report == first.report
@@ -158,11 +165,10 @@ def test_rows_that_the_time_cut_stay_as_many(tiny_data: Path, tmp_path: Path) ->
 
 
 def test_other_texts_or_rows_are_refused_and_leave_what_is_there(
-    tiny_data: Path, tmp_path: Path
+    tiny_data: Path, whole: Path
 ) -> None:
     """Also other texts in the same place. Nothing is thrown away, unless all begins again."""
-    out = tmp_path / "out"
-    run(options_of(tiny_data, out))
+    out = whole
     kept = {file: file.read_bytes() for file in (out / "progress").glob("features-*/*")}
     with pytest.raises(ResumeError, match="room: 8, this one has room: 12; use the same settings"):
         run(options_of(tiny_data, out, text_rows=12))
@@ -179,11 +185,10 @@ def test_other_texts_or_rows_are_refused_and_leave_what_is_there(
 
 
 def test_a_second_stage_of_another_run_is_refused_before_the_first(
-    tiny_data: Path, tmp_path: Path
+    tiny_data: Path, whole: Path
 ) -> None:
     """What it went on from, or what it is, would be another: nothing has been done by then, and the finished net stays."""
-    run(options_of(tiny_data, tmp_path))
-    kept = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    kept = {file: file.read_bytes() for file in whole.rglob("*") if file.is_file()}
     for given, message in (
         ({"text_steps": 6}, "settings text_steps=4, this one has text_steps=6;"),
         ({"own_steps": 2}, "a run of 3 steps, this one has 2"),
@@ -191,7 +196,7 @@ def test_a_second_stage_of_another_run_is_refused_before_the_first(
         ({"own_rows": 12}, "room: 8, this one has room: 12"),
     ):
         with pytest.raises(ResumeError, match=message):
-            run(options_of(tiny_data, tmp_path, **given))
+            run(options_of(tiny_data, whole, **given))
         assert {file: file.read_bytes() for file in kept} == kept
 
 
