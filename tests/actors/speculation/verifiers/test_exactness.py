@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -26,11 +28,36 @@ from tests.actors.speculation.verifiers.checks import EXACT, VISIBLE, check_of, 
 from outrider.actors.speculation.choice.verifier_registry import VERIFIERS
 from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
+from outrider.actors.speculation.verifiers import kseq
 from outrider.actors.speculation.verifiers.canonical import canonical
+from outrider.actors.speculation.verify import tournament
 from outrider.actors.speculation.verify.acceptance import Acceptance
 from outrider.actors.speculation.verify.verifier_spec import TreeGrowth
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
+
+
+def remembered(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, which computes each answer once: it depends on its arguments only."""
+    known: dict[tuple[object, ...], Any] = {}
+
+    def answer(*args: Any) -> Any:
+        key = tuple(one.tobytes() if isinstance(one, np.ndarray) else one for one in args)
+        if key not in known:
+            known[key] = function(*args)
+        return known[key]
+
+    return answer
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _steps_are_solved_once() -> Iterator[None]:
+    """All branches of a tree, and many trees, ask for the same scales and programs of the same few rows."""
+    with (
+        patch.object(kseq, "best_scale", remembered(kseq.best_scale)),
+        patch.object(tournament, "select_pair", remembered(tournament.select_pair)),
+    ):
+        yield
 
 
 def by_entropy(growing: Growing) -> None:
