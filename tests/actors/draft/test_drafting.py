@@ -253,7 +253,7 @@ def test_a_drafter_does_what_the_plain_loop_says(start: int) -> None:
 
 def test_both_ways_are_met() -> None:
     """Such a test is of no use if nothing is kept back, nothing goes out, or texts never stand in the way."""
-    choices = [scene.turn()[0] for scene in map(Scene, range(40)) for _ in range(25)]
+    choices = [scene.turn()[0] for scene in map(Scene, range(20)) for _ in range(25)]
     alone = [one for one in choices if one.reads and one.is_long]
     together = [one for one in choices if one.reads and not one.is_long]
     sends = [one for one in choices if one.sends]

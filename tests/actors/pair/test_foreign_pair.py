@@ -118,25 +118,24 @@ def test_the_text_is_that_of_plain_decoding(tmp_path: Path, written: Written, na
     folder = written(tmp_path / "d")
     method = named or loading_method(str(folder))
     assert method is not None
-    for temperature in (0.0, 0.8):
-        loaded = load_method(
-            DraftSettings(
-                name="d",
-                incarnation=1,
-                method=method,
-                options={"target": str(target)},
-                engine=EngineSettings(model=str(folder), num_slots=2),
-            )
+    loaded = load_method(
+        DraftSettings(
+            name="d",
+            incarnation=1,
+            method=method,
+            options={"target": str(target)},
+            engine=EngineSettings(model=str(folder), num_slots=2),
         )
-        sampling = Sampling(seed=3, max_tokens=60, temperature=temperature)
-        prompt = [3, 1, 4, 1, 5]
-        pair = Pair(
-            TARGET, TARGET, feedback=loaded.feedback, method=(loaded.sessions, loaded.drafter)
-        )
-        pair.open(0, sampling, Speculation(), prompt)
-        pair.run()
-        assert [pair.texts[0]] == texts_alone(TARGET, [sampling], prompt)
-        assert not [one for one in pair.ended if "Refused" in type(one).__name__]
-        assert pair.stats(0).proposed > 20
+    )
+    samplings = [Sampling(seed=3, max_tokens=60, temperature=one) for one in (0.0, 0.8)]
+    prompt = [3, 1, 4, 1, 5]
+    pair = Pair(TARGET, TARGET, feedback=loaded.feedback, method=(loaded.sessions, loaded.drafter))
+    for session, sampling in enumerate(samplings):
+        pair.open(session, sampling, Speculation(), prompt)
+    pair.run()
+    assert [*pair.texts.values()] == texts_alone(TARGET, samplings, prompt)
+    assert not [one for one in pair.ended if "Refused" in type(one).__name__]
+    for session, rounds in pair.commits.items():
+        assert pair.stats(session).proposed > 20
         if written is dspark:
-            assert np.mean([len(one) for one in pair.commits[0]]) > 3.0
+            assert np.mean([len(one) for one in rounds]) > 3.0

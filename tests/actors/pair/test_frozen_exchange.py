@@ -46,12 +46,13 @@ def plain(sampling: Sampling) -> list[int]:
 def test_greedy_texts_are_those_of_plain_decoding(verifier: str) -> None:
     """At temperature 0 every verifier gives the text of plain decoding, penalties and bias included, in fewer passes."""
     penalised = replace(GREEDY, repetition_penalty=1.3, frequency_penalty=0.2, logit_bias={2: 1.0})
-    for sampling in (GREEDY, penalised):
-        pair = Pair(TARGET, DRAFT)
-        pair.open(0, sampling, Speculation(verifier=verifier))
-        pair.run()
-        assert pair.texts[0] == plain(sampling)
-        assert pair.stats(0).accepted > 20
+    pair = Pair(TARGET, DRAFT)
+    for session, sampling in enumerate((GREEDY, penalised)):
+        pair.open(session, sampling, Speculation(verifier=verifier))
+    pair.run()
+    for session, sampling in enumerate((GREEDY, penalised)):
+        assert pair.texts[session] == plain(sampling)
+        assert pair.stats(session).accepted > 20
 
 
 @pytest.mark.parametrize("verifier", FROZEN)
@@ -140,8 +141,6 @@ def test_a_second_tree_for_a_base_is_dropped() -> None:
     """The first tree that arrives for a base is the one that is verified, whatever a later one offers."""
     texts = []
     for is_second_sent in (False, True):
-        other = Pair(TARGET, DRAFT, seed=77)
-        other.open(0, SAMPLED, Speculation(verifier="kseq"))
         pair = Pair(TARGET, DRAFT, seed=2)
 
         def both(wire: Wire, second: bool = is_second_sent) -> Wire:

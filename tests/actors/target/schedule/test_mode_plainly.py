@@ -97,10 +97,10 @@ def test_modes_are_those_of_the_plain_loop(start: int) -> None:
 
 def test_both_ways_are_met() -> None:
     """Half of all rounds draft, more or less, and most histories know both ways."""
-    histories = [history(seed)[1] for seed in range(60)]
+    histories = [history(seed)[1] for seed in range(20)]
     rounds = [drafts for said in histories for drafts in said]
     assert 0.2 < sum(rounds) / len(rounds) < 0.8
-    assert sum(len(set(said)) > 1 for said in histories) > 45
+    assert sum(len(set(said)) > 1 for said in histories) > 15
 
 
 class Scene:
