@@ -285,13 +285,18 @@ def chain_of(name: str, seed: int, replacement: Replacement) -> FrozenTree:
 
 
 def frozen_faults(name: str, verifiers: Sequence[str]) -> Counter[str]:
-    """Sessions whose first round does not commit the chain, up to a stop token within it. Sessions have verifiers in turn."""
+    """Sessions whose first round does not commit the chain, up to a stop token within it.
+
+    Sessions have verifiers in turn, which begins elsewhere for each option: so all of them meet every seed's uniforms.
+    """
     found: Counter[str] = Counter()
+    first = list(OPTIONS).index(name)
+    turns = {seed: verifiers[(seed + first) % len(verifiers)] for seed in range(SEEDS)}
     for seeds in batches():
         ours = harness()
         ours.worker.post(DrafterJoined(drafter="d"))
         for handle, seed in enumerate(seeds, 1):
-            verifier = verifiers[seed % len(verifiers)]
+            verifier = turns[seed]
             ours.worker.post(*openings(name, [seed], Speculation(verifier=verifier)))
             chain = FrozenCandidates(
                 handle=handle,
@@ -308,7 +313,7 @@ def frozen_faults(name: str, verifiers: Sequence[str]) -> Counter[str]:
             expected = output(name, seed)[:DEPTH]
             round_ = rounds[seed]
             count = DEPTH + 1 if expected[-1] not in stops(OPTIONS[name]) else len(expected)
-            found[verifiers[seed % len(verifiers)]] += (
+            found[turns[seed]] += (
                 list(round_.tokens[: len(expected)]) != expected
                 or list(round_.origins) != ([0] * DEPTH + [-1])[:count]
                 or len(round_.tokens) != count

@@ -30,7 +30,7 @@ from outrider.actors.speculation.sampling.random_acts import Decisions, Float64s
 from outrider.actors.speculation.trees.draft_tree import DraftTree, Replacement
 from outrider.actors.speculation.verifiers import kseq
 from outrider.actors.speculation.verifiers.canonical import canonical
-from outrider.actors.speculation.verify import tournament
+from outrider.actors.speculation.verify import pair_selection, tournament
 from outrider.actors.speculation.verify.acceptance import Acceptance
 from outrider.actors.speculation.verify.verifier_spec import TreeGrowth
 
@@ -55,7 +55,7 @@ def _steps_are_solved_once() -> Iterator[None]:
     """All branches of a tree, and many trees, ask for the same scales and programs of the same few rows."""
     with (
         patch.object(kseq, "best_scale", remembered(kseq.best_scale)),
-        patch.object(tournament, "select_pair", remembered(tournament.select_pair)),
+        patch.object(tournament, "select_pair", remembered(pair_selection.select_pair)),
     ):
         yield
 
