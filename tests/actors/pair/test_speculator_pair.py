@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from tests.actors.draft.heads.nets import spec_of_net, table_net
-from tests.actors.pair.pair import Pair
+from tests.actors.pair.pair import Pair, texts_alone
 
 from outrider.actors.draft.heads.head_engine import HeadEngine
 from outrider.actors.draft.heads.speculator_drafter import SpeculatorDrafter
@@ -44,9 +44,9 @@ def speculating(
     )
 
 
-def text_of(pair: Pair, sampling: Sampling, *, is_attached: bool = True) -> tuple[list[int], float]:
+def text_of(pair: Pair, sampling: Sampling) -> tuple[list[int], float]:
     """The text, and the tokens of a round."""
-    pair.open(0, sampling, Speculation(), PROMPT, is_attached=is_attached)
+    pair.open(0, sampling, Speculation(), PROMPT)
     pair.run()
     return pair.texts[0], float(np.mean([len(one) for one in pair.commits[0]]))
 
@@ -55,7 +55,7 @@ def text_of(pair: Pair, sampling: Sampling, *, is_attached: bool = True) -> tupl
 def test_states_carry_it_as_deep_as_the_net_goes(temperature: float) -> None:
     """With the target's own law every round commits what the tree holds; without the states nothing is proposed."""
     sampling = Sampling(seed=3, max_tokens=120, temperature=temperature)
-    plain, _ = text_of(speculating(), sampling, is_attached=False)
+    (plain,) = texts_alone(TARGET, [sampling], PROMPT)
     assert text_of(speculating(lambda frames: []), sampling) == (plain, 1.0)
     text, a_round = text_of(speculating(), sampling)
     assert text == plain
@@ -75,7 +75,7 @@ def test_what_the_network_does_to_states_changes_no_token(seed: int) -> None:
         generator.shuffle(gone)
         return gone + gone[: generator.randint(0, 2)]
 
-    plain, _ = text_of(speculating(), SAMPLING, is_attached=False)
+    (plain,) = texts_alone(TARGET, [SAMPLING], PROMPT)
     text, a_round = text_of(speculating(network), SAMPLING)
     assert text == plain
     assert a_round > 1.3
@@ -84,7 +84,7 @@ def test_what_the_network_does_to_states_changes_no_token(seed: int) -> None:
 def test_a_net_of_another_law_costs_rounds_and_no_token() -> None:
     """Equal outputs do not hang on a good drafter."""
     other = random_table(VOCAB, 1, seed=10, concentration=0.2)
-    plain, _ = text_of(speculating(), SAMPLING, is_attached=False)
+    (plain,) = texts_alone(TARGET, [SAMPLING], PROMPT)
     text, a_round = text_of(speculating(law=other), SAMPLING)
     assert text == plain
     assert a_round < 3.0

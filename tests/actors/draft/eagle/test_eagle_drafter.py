@@ -13,7 +13,7 @@ from tests.actors.draft.eagle.small_eagle import (
     eagle_states,
 )
 from tests.actors.exchange.test_feedback import Abuse
-from tests.actors.pair.pair import Pair
+from tests.actors.pair.pair import Pair, texts_alone
 
 from outrider.actors.draft.eagle.eagle_net import EagleNet
 from outrider.actors.engine.tables.tabular_engine import random_table
@@ -25,23 +25,23 @@ TABLE = random_table(24, 2, seed=9, concentration=0.3)
 
 
 def run(
-    net: EagleNet | None,
+    net: EagleNet,
     sampling: Sampling,
     meddle: object = None,
     *,
     inject_from: int | None = None,
 ) -> tuple[Pair, list[int]]:
-    """A text by a real target worker, with a drafter or with none."""
+    """A text by a real target worker."""
     given = {} if meddle is None else {"meddle_features": meddle}
     pair = Pair(
         TABLE,
         TABLE,
         prefill_chunk=4,
-        feedback=None if net is None else net.config.request,
-        method=None if net is None else eagle_drafter(net, inject_from=inject_from),
+        feedback=net.config.request,
+        method=eagle_drafter(net, inject_from=inject_from),
         **given,  # type: ignore[arg-type]
     )
-    pair.open(0, sampling, Speculation(), PROMPT, is_attached=net is not None)
+    pair.open(0, sampling, Speculation(), PROMPT)
     pair.run()
     return pair, pair.texts[0]
 
@@ -59,7 +59,7 @@ def test_text_is_plain_decodings_whatever_states_do(
     )
     for seed, of_seed in enumerate(networks):
         sampling = Sampling(seed=seed, max_tokens=50, temperature=temperature)
-        _, plain = run(None, sampling)
+        (plain,) = texts_alone(TABLE, [sampling], PROMPT)
         for network in of_seed:
             pair, text = run(net, sampling, network, inject_from=inject_from)
             assert text == plain
