@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,7 @@ def sources() -> list[Path]:
     )
 
 
+@cache
 def imports(file: Path) -> list[tuple[int, str]]:
     """Line and module of every import, also those inside functions."""
     found: list[tuple[int, str]] = []
