@@ -172,7 +172,9 @@ def test_texts_of_frozen_trees_follow_the_targets_law(
         verifier=verifier, tree_shape=level_shapes.parse(shape), policies=length
     )
     for session in range(law.NUM_SESSIONS):
-        sampling = Sampling(seed=100 + session, max_tokens=law.TOKENS, temperature=law.TEMPERATURE)
+        sampling = Sampling(
+            seed=100 + session, max_tokens=2 * law.TOKENS, temperature=law.TEMPERATURE
+        )
         both.open(session, sampling, speculation, law.PROMPT)
     both.run()
     reached = np.sum([both.stats(session).reached_by_depth for session in both.texts], axis=0)

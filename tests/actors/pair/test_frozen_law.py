@@ -186,10 +186,7 @@ def told(batch: target_pb2.CandidateBatch) -> list[FrozenTree]:
     return law_frame.decode(batch.laws, nodes, VOCAB)
 
 
-@pytest.mark.parametrize("verifier", ["speculative_sampling", "kseq", "traversal"])
+@pytest.mark.parametrize("verifier", FROZEN)
 def test_laws_of_another_temperature_are_caught(verifier: str) -> None:
-    """The comparison has the power to fail: wrong draft probabilities change the text's law, and it shows.
-
-    A chain, siblings with and siblings without replacement. Wrong rows before each verifier: `test_forbidden.py`.
-    """
+    """The comparison has the power to fail: wrong draft probabilities change the text's law, and it shows."""
     assert transition_p(list(run(verifier, cooled).texts.values())) < MIN_P
