@@ -48,8 +48,10 @@ def select(
     best = int((tokens / seconds).argmax())
     # Ties and cuts leave no orphans: a parent is worth at least what its children are and stands before them.
     pace = float(tokens[best] / seconds[best])
-    row_s = cost.predict(num_rows + best + max_nodes) - cost.predict(num_rows + best)
-    floor = min(pace * row_s / max_nodes, 1.0)
+    # At the price of the rows that were taken: behind a bend of the curve those that follow cost far more than any that is taken will.
+    count = best or max_nodes
+    row_s = (cost.predict(num_rows + count) - cost.predict(num_rows)) / count
+    floor = min(pace * row_s, 1.0)
     if not best:
         return Chosen(tokens=float(tokens[best]), floor=floor)
     chosen = np.sort(order[:best])

@@ -144,6 +144,14 @@ def test_dear_rows_take_only_what_pays() -> None:
     assert chosen.floor == pytest.approx(1.0)
 
 
+def test_the_floor_is_the_price_of_the_rows_that_were_taken() -> None:
+    """Behind a bend of the curve rows cost a hundred times as much. None is taken there; what is worth a row before it is worth one."""
+    pools, _ = pools_of([Candidate(0, -1, 0.04, token) for token in range(20)], 1)
+    chosen = choose(pools, 1, cost_of({1: 1.0, 11: 1.01, 21: 2.01}))
+    assert len(chosen.columns_N) == 10
+    assert chosen.floor == pytest.approx(1.4 / 1.01 * 0.001)
+
+
 def test_empty_pools() -> None:
     """A plain pass."""
     chosen = choose(Pools(2, 8), 2, cost_of(DEAR))
