@@ -14,14 +14,13 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar, cast
 
+from outrider.client.connection.blocking_flag import LOOK_UP_S
+
 _Result = TypeVar("_Result")
 _Args = ParamSpec("_Args")
 
 _Answers = SimpleQueue[tuple[Any, BaseException | None]]
 _Jobs = SimpleQueue[tuple[Callable[[], Any], _Answers]]
-
-_LOOK_UP_S = 0.5
-"""Between looks for a signal, where waiting for a lock hides it, as on Windows."""
 
 _idle: list[_Jobs] = []
 """Where threads wait for work. Only the main thread takes one out."""
@@ -35,13 +34,11 @@ if hasattr(os, "register_at_fork"):
 def undisturbed(
     function: Callable[_Args, _Result], *args: _Args.args, **kwargs: _Args.kwargs
 ) -> _Result:
-    """What a function returns or raises. If a signal ends the wait for it, it goes on to its end, and nobody is told."""
-    if threading.get_ident() != threading.main_thread().ident or sys.is_finalizing():
-        return function(*args, **kwargs)
-    try:
-        jobs: _Jobs | None = _idle.pop()
-    except IndexError:
-        jobs = _start()
+    """What a function returns or raises. If a signal ends the wait for it, it goes on to its end, and nobody is told.
+
+    What it returns, raises and is given must be safe to drop in the main thread: a call of gRPC that has not ended is not.
+    """
+    jobs = _thread()
     if jobs is None:
         return function(*args, **kwargs)
     answers: _Answers = SimpleQueue()
@@ -55,11 +52,32 @@ def undisturbed(
     return cast(_Result, result)
 
 
+def undisturbed_later(
+    function: Callable[_Args, object], *args: _Args.args, **kwargs: _Args.kwargs
+) -> None:
+    """As `undisturbed`, without a wait: nobody is told what comes of it. Where no signal comes it is done at once."""
+    jobs = _thread()
+    if jobs is None:
+        function(*args, **kwargs)
+    else:
+        jobs.put((lambda: function(*args, **kwargs), SimpleQueue()))
+
+
+def _thread() -> _Jobs | None:
+    """Where to put work for another thread; None: this one does it, as no signal interrupts it, or there is no other."""
+    if threading.get_ident() != threading.main_thread().ident or sys.is_finalizing():
+        return None
+    try:
+        return _idle.pop()
+    except IndexError:
+        return _start()
+
+
 def _first(answers: _Answers) -> tuple[Any, BaseException | None]:
     """What comes first."""
     while True:
         try:
-            return answers.get(timeout=_LOOK_UP_S)
+            return answers.get(timeout=LOOK_UP_S)
         except Empty:
             continue
 

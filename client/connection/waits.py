@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
-import grpc
 import grpc.aio
 
 from outrider.client.connection.access import Access
-from outrider.client.connection.undisturbed import undisturbed
+from outrider.client.connection.blocking_channel import BlockingChannel
+from outrider.client.connection.blocking_flag import BlockingFlag
 
 _Result = TypeVar("_Result")
 _Args = ParamSpec("_Args")
@@ -117,20 +116,20 @@ class BlockingWaits:
         self, access: Access, address: str, options: Sequence[tuple[str, int]]
     ) -> grpc.aio.Channel:
         """See `Waits`."""
-        blocking = _BlockingChannel(access.channel(grpc, address, options))
+        blocking = BlockingChannel(access, address, options)
         return cast(grpc.aio.Channel, blocking)  # as far as the stubs and the client use one
 
-    def flag(self) -> threading.Event:
+    def flag(self) -> BlockingFlag:
         """See `Waits`."""
-        return threading.Event()
+        return BlockingFlag()
 
-    async def wait(self, flag: threading.Event, seconds: float | None) -> bool:
+    async def wait(self, flag: BlockingFlag, seconds: float | None) -> bool:
         """See `Waits`."""
         return flag.wait(seconds)
 
     async def sleep(self, seconds: float) -> None:
         """See `Waits`."""
-        time.sleep(seconds)  # noqa: ASYNC251 - blocking is what this one is for
+        BlockingFlag().wait(seconds)
 
     async def aside(
         self, function: Callable[_Args, _Result], *args: _Args.args, **kwargs: _Args.kwargs
@@ -153,70 +152,3 @@ def finished(work: Coroutine[Any, Any, _Result]) -> _Result:
         return cast(_Result, end.value)
     work.close()
     raise RuntimeError("a wait of the blocking client has suspended")
-
-
-class _BlockingChannel:
-    """A channel for threads behind the surface of one for asyncio: awaiting its calls blocks."""
-
-    def __init__(self, channel: Any) -> None:
-        self._channel = channel
-        self._is_closed = False
-
-    def unary_unary(self, *args: Any, **kwargs: Any) -> Callable[..., Awaitable[Any]]:
-        """See `grpc.aio.Channel`."""
-        call = self._channel.unary_unary(*args, **kwargs)
-
-        async def ask(*given: Any, **options: Any) -> Any:
-            return self._called(call, *given, **options)
-
-        return ask
-
-    def unary_stream(self, *args: Any, **kwargs: Any) -> Callable[..., _BlockingRead]:
-        """See `grpc.aio.Channel`."""
-        call = self._channel.unary_stream(*args, **kwargs)
-        return lambda *given, **options: _BlockingRead(self._called(call, *given, **options))
-
-    async def close(self) -> None:
-        """See `grpc.aio.Channel`."""
-        self._is_closed = True
-        undisturbed(self._channel.close)
-
-    def _called(self, call: Callable[..., Any], *given: Any, **options: Any) -> Any:
-        """What a call gives, or begins."""
-        try:
-            return undisturbed(call, *given, **options)
-        except ValueError:
-            if self._is_closed:
-                raise _ChannelClosed from None
-            raise
-
-
-class _ChannelClosed(grpc.RpcError):
-    """Another thread has closed the channel before the call began: the call is cancelled, as one that had begun would be."""
-
-    def code(self) -> grpc.StatusCode:
-        """See `grpc.Call`."""
-        return grpc.StatusCode.CANCELLED
-
-    def details(self) -> str:
-        """See `grpc.Call`."""
-        return "the client was closed"
-
-    def trailing_metadata(self) -> tuple[()]:
-        """See `grpc.Call`."""
-        return ()
-
-
-class _BlockingRead:
-    """A call that answers with a stream."""
-
-    def __init__(self, call: Any) -> None:
-        self._call = call
-
-    async def read(self) -> Any:
-        """The next message; `grpc.aio.EOF` after the last."""
-        return undisturbed(next, self._call, grpc.aio.EOF)
-
-    def cancel(self) -> bool:
-        """Ends the call."""
-        return bool(undisturbed(self._call.cancel))

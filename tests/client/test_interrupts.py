@@ -1,4 +1,4 @@
-"""Ctrl-C, and the end of a program, beside other threads that use the same client."""
+"""Ctrl-C at a client, and the end of a program, beside other threads that use the same client."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.client.timeline.build import service
 
 if TYPE_CHECKING:
     from tests.client.conftest import FakeService
@@ -61,6 +62,71 @@ client.close()
 print("went on")
 """
 
+TAKEN = """
+import gc, sys, threading
+from outrider.client import Client, OutriderError
+
+taken = []
+
+def meet_call(frame, event, _):
+    if event == "call" and frame.f_code is threading.Condition.__enter__.__code__:
+        names = []
+        while frame is not None:
+            names.append(frame.f_code.co_qualname)
+            frame = frame.f_back
+        if "Thread.start" not in names:
+            taken.append(names)
+
+client = Client(sys.argv[1])
+sys.setprofile(meet_call)
+client.status()
+client.generate("hello")
+next(client.stream("hello"))
+try:
+    client.generate("hello", model="another")
+except OutriderError:
+    pass
+stream = client.stream("hello")
+next(stream)
+stream.cancel()
+del stream
+with client.start_trace(seconds=30) as trace:
+    trace.wait_started()
+trace.result()
+with client.stream("hello") as stream:
+    next(stream)
+    client.close()
+del stream, trace, client
+gc.collect()
+sys.setprofile(None)
+print(taken)
+"""
+
+UNNOTICED = """
+import signal, sys, threading, time
+from outrider.client import Client
+
+def interrupt():
+    time.sleep(0.5)
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+client = Client(sys.argv[1])
+trace = client.start_trace(seconds=300)
+trace.wait_started()
+waits = {
+    "event": lambda: list(client.stream("hello", timeout_s=90)),
+    "answer": lambda: client.abort("hello"),
+    "trace": trace.result,
+}
+for name, wait in waits.items():
+    threading.Thread(target=interrupt).start()
+    try:
+        wait()
+    except KeyboardInterrupt:
+        print(name)
+"""
+
 AT_EXIT = """
 import atexit, sys
 from outrider.client import Client
@@ -98,3 +164,23 @@ def test_a_program_ends_with_a_stream_open(fake: FakeService) -> None:
     done = ran(AT_EXIT, fake.address)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
     assert fake.ended.wait(60)
+
+
+def test_no_lock_is_taken_where_a_signal_may_come(fake: FakeService) -> None:
+    """In the main thread nothing of gRPC's takes a lock, nor does a flag: not to call, not to end a call, not to let one go."""
+    fake.trace_responses = service().responses
+    fake.trace_stalls = True
+    fake.stall_after = 12
+    fake.go_on.set()
+    done = ran(TAKEN, fake.address)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
+
+
+def test_ctrl_c_that_no_wait_notices(fake: FakeService) -> None:
+    """A signal that came just before a wait, or to another thread, as here, ends the wait all the same."""
+    fake.trace_responses = service().responses
+    fake.trace_stalls = True
+    fake.stall_after = 6
+    fake.abort_stalls = True
+    done = ran(UNNOTICED, fake.address)
+    assert (done.returncode, done.stdout) == (0, "event\nanswer\ntrace\n"), done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
@@ -116,23 +115,17 @@ def until_end(running: RunningTrace, request: GenerationStream | None = None) ->
         running: The trace.
         request: What is to be traced, sent once recording has begun; None: it comes from elsewhere.
     """
-    # The request has a thread of its own: where a signal ends a call while another thread uses its channel, gRPC can keep a lock.
-    with ThreadPoolExecutor(1) as pool:
-        try:
-            if request is not None:
-                pool.submit(_send, running, request).result()
-            return running.result()
-        except KeyboardInterrupt:
-            if request is not None:
-                request.cancel()
-            running.stop()
-            return running.result()
-
-
-def _send(running: RunningTrace, request: GenerationStream) -> None:
-    running.wait_started()
-    for _ in request:
-        pass
+    try:
+        if request is not None:
+            running.wait_started()
+            for _ in request:
+                pass
+        return running.result()
+    except KeyboardInterrupt:
+        if request is not None:
+            request.cancel()
+        running.stop()
+        return running.result()
 
 
 def _loaded(file: Path) -> Timeline:
