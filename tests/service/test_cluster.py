@@ -100,12 +100,21 @@ def test_many_requests_at_once_give_the_texts_of_plain_decoding(made: Cluster) -
     assert [tokens for tokens, _ in ours] == [tokens for tokens, _ in plain]
 
 
-def test_hidden_states_came_over_the_network(made: Cluster) -> None:
-    """To the drafter that asked, on another node than any target; of every text that was compared before."""
+def test_hidden_states_come_over_the_network(made: Cluster) -> None:
+    """To the drafter that asked, on another node than any target: of more positions than one text of those compared above has."""
+
+    def num_bytes() -> int:
+        actors = client.status().actors
+        return sum(one.feedback_bytes for one in actors if one.name.startswith("listening"))
+
+    def came() -> bool:
+        """A text may be over before the drafter has joined it, where the cores are busy."""
+        client.generate("The history of states begins", sampling=SamplingOptions(max_tokens=96))
+        return num_bytes() - before > 2 * 160 * 2 * 24
+
     with Client(made.address, timeout_s=60.0) as client:
-        listening = [one for one in client.status().actors if one.name.startswith("listening")]
-    assert listening
-    assert sum(one.feedback_bytes for one in listening) > 2 * 160 * 2 * 24
+        before = num_bytes()
+        until(came, timeout_s=150.0, what="hidden states")
 
 
 def test_status_names_every_actor(made: Cluster) -> None:
