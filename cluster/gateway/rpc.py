@@ -6,14 +6,16 @@ tells that some string was not UTF-8, a server that a message was too large.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, cast
 
 import grpc
 import structlog
-from google.protobuf import message_factory
+from google.protobuf import empty_pb2, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from outrider.cluster.gateway.gateway import Context, Gateway
 from outrider.cluster.requests.chunk_bytes import serialised
@@ -21,10 +23,6 @@ from outrider.cluster.validation.status_codes import Refusal, trailing_metadata
 from outrider.v1 import generation_pb2
 
 log = structlog.get_logger(__name__)
-
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-
-_MAX_VARINT_BYTES = 10
 
 Parser = Callable[[bytes], "Message | Refusal"]
 """Turns the bytes of a request into a message, or into the refusal to answer with."""
@@ -130,16 +128,15 @@ def too_large(message: Message, num_bytes: int, max_bytes: int) -> Refusal:
 def invalid_text(data: bytes, descriptor: Descriptor) -> str:
     """Path of the first text field that is not UTF-8, for instance `sampling.stop[1]`.
 
-    Empty if there is none before the bytes stop making sense.
+    Empty if there is none, or the bytes are no fields at all.
     """
-    seen: dict[int, int] = {}
-    for number, value in _fields(data):
+    seen = Counter[int]()
+    for number, value in _contents(data):
         field = descriptor.fields_by_number.get(number)
-        if field is None or value is None:
+        if field is None:
             continue
-        index = seen.get(number, 0)
-        seen[number] = index + 1
-        path = f"{field.name}[{index}]" if _is_repeated(field) else field.name
+        path = f"{field.name}[{seen[number]}]" if _is_repeated(field) else field.name
+        seen[number] += 1
         if field.type == FieldDescriptor.TYPE_STRING and not _is_text(value):
             return path
         if field.type == FieldDescriptor.TYPE_MESSAGE and field.message_type is not None:
@@ -149,41 +146,16 @@ def invalid_text(data: bytes, descriptor: Descriptor) -> str:
     return ""
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, bytes | None]]:
-    """Number and, for those with a length, content of each field; ends where the bytes are no field."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        if tag < 0:
-            return
-        number, kind = tag >> 3, tag & 7
-        if kind == _VARINT:
-            _, at = _varint(data, at)
-            yield number, None
-        elif kind == _BYTES:
-            length, at = _varint(data, at)
-            if length < 0 or at + length > len(data):
-                return
-            yield number, data[at : at + length]
-            at += length
-        elif kind in (_FIXED64, _FIXED32):
-            at += 8 if kind == _FIXED64 else 4
-            yield number, None
-        else:
-            return
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and where it ends; -1 if there is none."""
-    value = 0
-    for place in range(_MAX_VARINT_BYTES):
-        if at + place >= len(data):
-            return -1, len(data)
-        byte = data[at + place]
-        value |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            return value, at + place + 1
-    return -1, len(data)
+def _contents(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Number and content of each field that has a length: to a message without fields all of them are unknown."""
+    try:
+        fields = UnknownFieldSet(empty_pb2.Empty.FromString(data))
+    except DecodeError:
+        return
+    for index in range(len(fields)):
+        field = fields[index]
+        if isinstance(field.data, bytes):
+            yield field.field_number, field.data
 
 
 def _is_repeated(field: FieldDescriptor) -> bool:
