@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
+from outrider.actors.draft.checkpoints.net_place import unseen
 from outrider.actors.train.trainer_options import TargetTrainerOptions
 from outrider.actors.train.trainer_spec import TrainerSpec, TrainResult
 from outrider.actors.train.training_errors import TrainError, TrainingFailed
@@ -210,9 +211,13 @@ def config_validate(path: Path) -> dict[str, Any]:
 
 
 def config_found(path: Path) -> tuple[str, ...]:
-    """What the checkpoints that a valid configuration file names as drafters were found to be, a sentence each."""
+    """What the checkpoints that a valid configuration file names as drafters were found to be, and which models of a hub could not be
+    looked at, a sentence each."""
     config = load_config(path)
-    return found_drafters(config.drafters, config.targets)[0]
+    found, _ = found_drafters(config.drafters, config.targets)
+    targets = [one.model for one in config.targets]
+    drafts = [one.model for one in config.drafters if one.model is not None]
+    return (*found, *filter(None, map(unseen, dict.fromkeys(targets + drafts))))
 
 
 def config_schema() -> dict[str, Any]:

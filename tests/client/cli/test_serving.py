@@ -174,6 +174,10 @@ def test_real_configuration_commands(run: Run, tmp_path: Path) -> None:
     assert good.exit_code == 0, good.output
     assert json.loads(good.stdout)["service"]["listen"] == "127.0.0.1:0"
     assert run("config", "validate", str(file)).stdout == f"{file} is valid\n"
+    file.write_text("targets: [{model: owner/model}]\n")
+    assert run("config", "validate", str(file)).stdout.startswith(
+        f"{file} is valid\nnot looked at: model 'owner/model': is the hub id right, and can the hub be reached? ("
+    )
     file.write_text("service:\n  lisen: 127.0.0.1:0\n")
     bad = run("config", "validate", str(file), "--json")
     assert bad.exit_code == 2
