@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from outrider.actors.draft.checkpoints.net_place import unseen
+from outrider.actors.engine.checkpoint.hub import unseen
 from outrider.actors.train.trainer_options import TargetTrainerOptions
 from outrider.actors.train.trainer_spec import TrainerSpec, TrainResult
 from outrider.actors.train.training_errors import TrainError, TrainingFailed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from outrider.actors.draft.checkpoints.tensor_files import NET_FILES
-from outrider.actors.engine.checkpoint.hub import CONFIG, hub_config, hub_folder
+from outrider.actors.engine.checkpoint.hub import hub_config, hub_folder
 from outrider.actors.engine.checkpoint.model_source import resolve_model
 
 
@@ -31,19 +31,3 @@ def folder_of_net(model: str) -> Path:
     if source.is_tabular:
         raise ValueError(f"model {model!r}: name the drafter's folder, or its hub id")
     return Path(source.location) if source.is_local else hub_folder(source.location, NET_FILES)
-
-
-def unseen(model: str) -> str | None:
-    """That a model's `config.json` cannot be looked at, and why, in a sentence; None: it can, or a table has none.
-
-    Raises:
-        ValueError: There is no such folder.
-    """
-    source = resolve_model(model)
-    if source.is_local or hub_config(source.location) is not None:
-        return None
-    try:
-        hub_folder(source.location, (CONFIG,))
-    except ValueError as error:
-        return f"not looked at: {error}"
-    return f"not looked at: model {model!r} has no {CONFIG} on the hub"

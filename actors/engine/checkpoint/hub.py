@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from outrider.actors.engine.checkpoint.model_source import resolve_model
+
 CONFIG = "config.json"
 
 
@@ -53,3 +55,19 @@ def hub_config(model_id: str) -> Path | None:
     except ValueError:
         return None
     return folder if (folder / CONFIG).is_file() else None
+
+
+def unseen(model: str) -> str | None:
+    """That a model's `config.json` cannot be looked at, and why, in a sentence; None: it can, or a table has none.
+
+    Raises:
+        ValueError: There is no such folder.
+    """
+    source = resolve_model(model)
+    if source.is_local or hub_config(source.location) is not None:
+        return None
+    try:
+        hub_folder(source.location, (CONFIG,))
+    except ValueError as error:
+        return f"not looked at: {error}"
+    return f"not looked at: model {model!r} has no {CONFIG} on the hub"
