@@ -222,10 +222,13 @@ async def decode_all(
         for is_plain in (True, False):
             await measure_phase(client, one.plan, other, 0, is_plain=is_plain)
     counted = ProgressLine(len(prompts) * len(ways))
-    for one in ways:
-        one.plain = await measure_phase(
-            client, one.plan, prompts, 0, is_plain=True, on_sample=counted.step
-        )
+    # Recorded as well, and not kept: recording takes time of either way.
+    async with client.start_trace(seconds=TRACE_S) as recording:
+        await recording.wait_started()
+        for one in ways:
+            one.plain = await measure_phase(
+                client, one.plan, prompts, 0, is_plain=True, on_sample=counted.step
+            )
     counted.clear()
     # Asked now, so that no question falls into what is measured.
     ids = {token for one in ways for sample in one.plain.samples for token in sample.token_ids}
