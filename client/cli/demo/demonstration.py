@@ -23,12 +23,7 @@ from outrider.client.cli.reports.bench_report import (
     report_of,
 )
 from outrider.client.cli.reports.timeline_report import as_dict, tell
-from outrider.client.cli.shared.printing import (
-    TextWriter,
-    print_json,
-    print_line,
-    printable,
-)
+from outrider.client.cli.shared.printing import TextWriter, print_json, print_line, printable
 from outrider.client.connection import event_loop
 from outrider.client.connection.errors import OutriderError
 from outrider.client.measuring.figures import RequestSample, differences
