@@ -69,8 +69,9 @@ def demo(run: Run, started: Started, tmp_path: Path) -> Demo:
 
 
 def test_texts_are_decoded_both_ways_and_are_equal(demo: Demo, fake: FakeService) -> None:
-    """With the same options but for speculation, after a prompt that is not measured; all plain ones first."""
+    """With the same options but for speculation, after a prompt that is not measured; all plain ones first. Both are recorded."""
     result = demo()
+    assert len(fake.trace_requests) == 2
     assert result.exit_code == 0, result.output
     assert result.stdout.count("same text as plain decoding") == TEXTS
     assert f"{TEXTS} of {TEXTS} texts equal plain decoding" in result.stdout
@@ -165,7 +166,8 @@ def test_failed_trace_costs_the_timeline_only(
     demo: Demo, fake: FakeService, failure: type[Failure], tmp_path: Path
 ) -> None:
     """If nothing can be recorded, the texts are still told."""
-    fake.trace_failures = [failure(code=grpc.StatusCode.RESOURCE_EXHAUSTED, details="four run")]
+    refused = failure(code=grpc.StatusCode.RESOURCE_EXHAUSTED, details="four run")
+    fake.trace_failures = [refused, refused]
     result = demo("--json")
     assert result.exit_code == 0
     assert "no timeline: four run" in result.stderr
