@@ -157,6 +157,11 @@ class ActorRunner:
         self._stopped.set()
 
 
+def hold_searches() -> None:
+    """Searches for no garbage until `settle_memory`: what imports make stays, and each search would go through all of it."""
+    gc.disable()
+
+
 def settle_memory() -> None:
     """Leaves what is there now out of every later search for garbage, and searches less often. Called once, when an actor serves.
 
@@ -168,3 +173,4 @@ def settle_memory() -> None:
     gc.freeze()
     _, second, third = gc.get_threshold()
     gc.set_threshold(YOUNG_OBJECTS, second, third)
+    gc.enable()

@@ -8,7 +8,13 @@ from typing import Generic
 import ray
 import structlog
 
-from outrider.actors.process.actor_runner import ActorRunner, Identity, Server, Started
+from outrider.actors.process.actor_runner import (
+    ActorRunner,
+    Identity,
+    Server,
+    Started,
+    hold_searches,
+)
 from outrider.actors.process.logs import configure_logs
 from outrider.actors.process.node_address import SettingsT, at_node
 
@@ -34,6 +40,7 @@ class ActorShell(ABC, Generic[SettingsT]):
 
     async def prepare(self) -> None:
         """Imports what it runs."""
+        hold_searches()
         configure_logs(self._identity.logs, actor=self._identity.name)
         node_host = ray.util.get_node_ip_address()
         server = await self._make_server(at_node(self._settings, node_host), node_host)
