@@ -211,8 +211,8 @@ def config_validate(path: Path) -> dict[str, Any]:
 
 
 def config_found(path: Path) -> tuple[str, ...]:
-    """What the checkpoints that a valid configuration file names as drafters were found to be, and which models of a hub could not be
-    looked at, a sentence each."""
+    """What the checkpoints that a valid configuration file names as drafters were found to be, and which models could not be looked at,
+    a sentence each."""
     config = load_config(path)
     found, _ = found_drafters(config.drafters, config.targets)
     targets = [one.model for one in config.targets]

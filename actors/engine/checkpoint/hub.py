@@ -58,16 +58,12 @@ def hub_config(model_id: str) -> Path | None:
 
 
 def unseen(model: str) -> str | None:
-    """That a model's `config.json` cannot be looked at, and why, in a sentence; None: it can, or a table has none.
-
-    Raises:
-        ValueError: There is no such folder.
-    """
-    source = resolve_model(model)
-    if source.is_local or hub_config(source.location) is not None:
-        return None
+    """That a model's `config.json` cannot be looked at from here, and why, in a sentence; None: it can, or a table has none."""
     try:
-        hub_folder(source.location, (CONFIG,))
+        source = resolve_model(model)
+        if not source.is_local and hub_config(source.location) is None:
+            hub_folder(source.location, (CONFIG,))
+            raise ValueError(f"model {model!r}: the hub has no {CONFIG} of it")
     except ValueError as error:
         return f"not looked at: {error}"
-    return f"not looked at: model {model!r} has no {CONFIG} on the hub"
+    return None

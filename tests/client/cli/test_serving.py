@@ -178,6 +178,10 @@ def test_real_configuration_commands(run: Run, tmp_path: Path) -> None:
     assert run("config", "validate", str(file)).stdout.startswith(
         f"{file} is valid\nnot looked at: model 'owner/model': is the hub id right, and can the hub be reached? ("
     )
+    file.write_text("cluster: {address: auto}\ntargets: [{model: /nothing}]\n")
+    elsewhere = run("config", "validate", str(file))
+    assert elsewhere.exit_code == 0, elsewhere.output
+    assert "not looked at: model '/nothing': there is no such folder" in elsewhere.stdout
     file.write_text("service:\n  lisen: 127.0.0.1:0\n")
     bad = run("config", "validate", str(file), "--json")
     assert bad.exit_code == 2
