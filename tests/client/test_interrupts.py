@@ -120,8 +120,8 @@ waits = {
     "trace": trace.result,
 }
 for name, wait in waits.items():
-    threading.Thread(target=interrupt).start()
     try:
+        threading.Thread(target=interrupt).start()
         wait()
     except KeyboardInterrupt:
         print(name)

@@ -84,7 +84,7 @@ def test_turns_end_with_the_time_for_them() -> None:
     sizes = [rows for _, rows in engine.passes]
     assert sizes[:10] == 2 * [1, 2, 4, 8, 16]
     assert [sizes.count(rows) for rows in (1, 4, 8, 16)] == [8, 8, 5, 3]
-    assert sum(sizes) <= 140.0 + 7.0
+    assert sum(sizes) <= 140.0 + 4.0
     engine.passes.clear()
     time_passes(engine, lambda: engine.now, most_rows=16, most_s=1e6)
     assert len(engine.passes) == WARM_UP_TURNS * 5
