@@ -43,13 +43,18 @@ def first_equals(values_N: NDArray[np.uint64]) -> Int64s:
     # The least index of each group, so the order of equal values does not matter.
     order = values_N.argsort()
     ordered = values_N[order]
-    begins = np.ones(len(order), np.bool_)
-    begins[1:] = ordered[1:] != ordered[:-1]
-    starts = begins.nonzero()[0]
-    firsts = np.zeros(len(order), np.int64)
-    if len(starts):
-        least = np.minimum.reduceat(order, starts)
-        firsts[order] = least[begins.cumsum() - 1]
+    firsts = np.arange(len(order))
+    again = (ordered[1:] == ordered[:-1]).nonzero()[0]
+    if not len(again):
+        return firsts
+    begins = np.ones(len(again), np.bool_)
+    begins[1:] = again[1:] != again[:-1] + 1
+    groups = begins.cumsum() - 1
+    heads, others = order[again[begins]], order[again + 1]
+    least = heads.copy()
+    np.minimum.at(least, groups, others)
+    firsts[heads] = least
+    firsts[others] = least[groups]
     return firsts
 
 
