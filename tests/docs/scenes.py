@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event, Thread
@@ -24,6 +25,8 @@ DRAFTER = {"model": "law:agree70/draft", "device": "emulated:1ms"}
 LIGHT_DRAFTER = {"method": "prompt_lookup"}
 """It starts in half the time, where nothing is asked of what it drafts."""
 SERVED = r"agree70.*serving"
+LINE_S = 30.0
+"""Longest wait for a line of an actor's log."""
 FEW_TOKENS = SamplingOptions(max_tokens=40)
 
 ELSEWHERE = {
@@ -142,7 +145,7 @@ def with_certificates(stage: Stage) -> None:
 
 
 def another_certificate(stage: Stage) -> None:
-    """The page's commands made new ones; the log is where the page has it."""
+    """The page's commands made new ones; the log is where the page has it, and says so: an actor's lines come there by Ray, a moment later."""
     for name in ("crt", "key"):
         file = stage.folder / f"public/tls.{name}"
         shutil.copy(file, f"{file}.new")
@@ -150,6 +153,10 @@ def another_certificate(stage: Stage) -> None:
     stage.run(Example("docs/security.md", "bash", "outrider health --tls-name localhost", 0))
     (log,) = stage.traces.glob("serve-*.log")
     (stage.folder / "serve.log").symlink_to(log)
+    given_up = time.monotonic() + LINE_S
+    while "new certificate" not in log.read_text(errors="replace"):
+        assert time.monotonic() < given_up, f"no new certificate in the log\n{stage.logs()}"
+        time.sleep(0.1)
 
 
 def released(stage: Stage) -> None:
