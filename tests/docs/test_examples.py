@@ -1,28 +1,48 @@
-"""Examples of the operators' pages that are no commands: configurations are read by the service, records by the batch; links of all pages
-are followed. Commands and programs are run by `test_run.py`."""
+"""Examples of all pages that can be judged without running them: files are read by what reads them, commands name what there is, records are read by
+the batch, links are followed. Commands and programs of the operators' pages are run by `test_run.py`."""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 
 import pytest
 import yaml
 from tests.docs.examples import PAGES, ROOT, Example, examples
+from typer.testing import CliRunner
 
 from outrider.client.batch.record import BatchRecord, parse
+from outrider.client.cli.app import app
 from outrider.cluster.config.schema import Config, parse_config
-
-YAML = examples("yaml")
+from outrider.cluster.plan.plan_request import PlanRequest
+from outrider.cluster.simulate.scenario import Scenario
 
 LINKED = sorted(
     {*PAGES, *(page.relative_to(ROOT).as_posix() for page in ROOT.glob("docs/**/*.md"))}
 )
 
+YAML = [each for page in LINKED for each in examples("yaml", page=page)]
+
+_OUTRIDER = re.compile(r"^ *(?:\$ )?(outrider [a-z][^#\n]*)", re.MULTILINE)
+"""A line that calls the program, up to its comment."""
+
+_SYNOPSIS = re.compile(r"\[([^\]|]*)[^\]]*\]|\|\S+")
+"""What may be left out, or one of several; the first of them stays."""
+
+COMMANDS = sorted(
+    {
+        (page, line.strip().removesuffix("\\"))
+        for page in LINKED
+        for line in _OUTRIDER.findall((ROOT / page).read_text(encoding="utf-8"))
+        if not page.startswith(("docs/journal", "docs/adr")) and "METHOD" not in line
+    }
+)
+
 
 @pytest.mark.parametrize("example", YAML, ids=[each.name for each in YAML])
 def test_configurations_are_accepted(example: Example) -> None:
-    """By the service, but for the chart's values (tests/chart/test_docs.py), Prometheus' file and Kubernetes' objects."""
+    """By the service, the planner or the simulation, but for the chart's values (tests/chart/test_docs.py), Prometheus' file and Kubernetes' objects."""
     documents = list(yaml.safe_load_all(example.text))
     for document in documents:
         if "apiVersion" in document:
@@ -30,11 +50,24 @@ def test_configurations_are_accepted(example: Example) -> None:
         elif "scrape_configs" in document:
             for file in document["rule_files"]:
                 assert (ROOT / "cluster" / "metrics" / file).exists()
+        elif "traffic" in document:
+            PlanRequest.model_validate(document)
+        elif "load" in document:
+            Scenario.model_validate({"name": "shown", **document})
         elif example.page == "docs/kubernetes.md":
             continue
         else:
             assert set(document) <= set(Config.model_fields)
             parse_config(document, source=example.name)
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS)
+def test_commands_name_what_there_is(page: str, line: str) -> None:
+    """Commands and options: what is unknown is refused before the help is shown. Nothing is run."""
+    words = shlex.split(_SYNOPSIS.sub(r"\1", line))
+    ends = (at for at, word in enumerate(words) if word in {"&", "&&", "|", ">", ";"})
+    done = CliRunner().invoke(app, [*words[1 : next(ends, None)], "--help"])
+    assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize("page", LINKED)
