@@ -35,6 +35,9 @@ LONGEST_S = 86_400.0
 MAX_CLIENTS = 100_000
 """Of a step of the load."""
 
+OF_ONE_FAULT = {"factor": "slows", "link": "link", "cores": "cores", "model": "misleads"}
+"""Keys that say something of one kind of fault only, which is told."""
+
 Seconds = Annotated[float, Field(ge=0.0, le=LONGEST_S)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Slots = Annotated[int, Field(ge=1, le=min(MAX_SLOTS, MAX_CLIENTS))]
@@ -143,6 +146,11 @@ class Fault(Section):
         wanted = {"pauses": "seconds", "link": "link", "cores": "cores"}.get(self.what)
         if wanted is not None and getattr(self, wanted) is None:
             raise ValueError(f"a fault that is {self.what!r} needs the key {wanted!r}")
+        for key, what in OF_ONE_FAULT.items():
+            if key in self.model_fields_set and self.what != what:
+                raise ValueError(
+                    f"the key {key!r} is of {what!r} and does nothing to {self.what!r}"
+                )
         if self.model is not None:
             table_of(self.model)
         return self
@@ -243,7 +251,22 @@ class Scenario(Section):
             )
         if not self.waves and not any(step.clients for step in self.load):
             raise ValueError("nobody asks for anything: there are no waves, and no clients in load")
+        self._check_times()
         return self
+
+    def _check_times(self) -> None:
+        """Refuses what begins when the scenario has ended: its bounds would hold without it."""
+        kinds: dict[str, tuple[Load | Wave | Fault, ...]] = {
+            "load": self.load,
+            "waves": self.waves,
+            "faults": self.faults,
+        }
+        for kind, events in kinds.items():
+            for place, event in enumerate(events):
+                if event.at_s >= self.seconds:
+                    raise ValueError(
+                        f"{kind}[{place}] begins at {event.at_s:g} s, when the scenario has ended: it has {self.seconds:g}"
+                    )
 
     def _check(self, fault: Fault) -> None:
         """Refuses a fault that cannot happen to whom it names."""

@@ -99,6 +99,20 @@ def test_bounds_of_short_scenarios_hold(name: str, seconds: float) -> None:
             "t decodes law:agree70 and u law:agree50",
         ),
         ("bounds: {speed_up: .nan}", "bounds.speed_up: must be a finite number"),
+        (
+            "faults: [{at_s: .1, what: slows, who: d}, {at_s: .6, what: dies, who: d}]",
+            "faults[1] begins at 0.6 s",
+        ),
+        (
+            "load: [{at_s: 5, clients: 1}]",
+            "load[0] begins at 5 s, when the scenario has ended: it has 0.6",
+        ),
+        ("waves: [{at_s: 1, requests: 1}]", "waves[0] begins at 1 s"),
+        (
+            "faults: [{at_s: 0, what: dies, who: d, factor: 9}]",
+            "'factor' is of 'slows' and does nothing to 'dies'",
+        ),
+        ("faults: [{at_s: 0, what: cut, who: d, link: {latency_ms: 9}}]", "'link' is of 'link'"),
     ],
 )
 def test_what_is_wrong_with_a_scenario_is_said(tmp_path: Path, line: str, says: str) -> None:
@@ -138,7 +152,7 @@ def test_the_command_tells_figures_and_ends_with_one_if_a_bound_does_not_hold(
 def test_a_bound_on_what_cannot_be_known_does_not_hold(tmp_path: Path) -> None:
     """Without a token there are no bytes of a token, few or many."""
     file = tmp_path / "nobody.yaml"
-    silent = SMALL.replace("clients: 2", "clients: 2, at_s: 9.0").replace(
+    silent = SMALL.replace("clients: 2", "clients: 2, at_s: 0.599").replace(
         "speed_up: 1.3", "bytes_per_token: 1"
     )
     file.write_text(silent)
