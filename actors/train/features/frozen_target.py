@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     PreTrainedModel,
@@ -26,7 +27,7 @@ from outrider.actors.draft.on_states.known_formats import target_shape
 from outrider.actors.draft.on_states.net_folder import NetFolderError
 from outrider.actors.draft.on_states.target_tables import digest_of, target_tables
 from outrider.actors.engine.checkpoint.checkpoint import UNREADABLE, check_weights
-from outrider.actors.engine.checkpoint.model_facts import eos_token_ids
+from outrider.actors.engine.checkpoint.model_facts import check_config, eos_token_ids
 from outrider.actors.engine.checkpoint.model_source import ModelSource, resolve_model
 from outrider.actors.engine.checkpoint.tokenizers import tokenizer_fingerprint
 from outrider.actors.engine.engine_settings import DEMO_PREFIX, EngineSettings
@@ -211,10 +212,12 @@ def load_target(name: str, device: torch.device, role: str = "target") -> Frozen
         role: What it is asked for as, for messages: a draft model is read likewise.
 
     Raises:
-        TrainError: There is no such model, or it has no tokenizer.
+        TrainError: There is no such model, no service could serve it, or it has no tokenizer.
     """
     source = _source_of(name, role)
     try:
+        # Else hours of training would make a drafter for a target that is refused when it is served.
+        check_config(AutoConfig.from_pretrained(source.location), name=name)
         # With `output_loading_info` the result is a pair, which transformers does not say.
         loaded = cast(
             "tuple[PreTrainedModel, dict[str, set[str]]]",

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 from tests.actors.draft import reference_nets as plain
-from transformers import BioGptConfig, BioGptForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    BioGptConfig,
+    BioGptForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+)
 
 from outrider.actors import demo
 from outrider.actors.train.block.dspark_options import DsparkTrainingOptions
@@ -199,6 +206,17 @@ def test_a_target_that_lends_no_tables(tmp_path: Path, tiny_data: Path, name: st
         TrainError, match=r"cannot borrow the target's embedding and head .*; train sorted"
     ):
         trained(name, out, target=str(target), data=tiny_data)
+    assert not out.exists()
+
+
+def test_a_target_that_no_service_serves(tmp_path: Path, tiny_data: Path) -> None:
+    """Transformers reads it, and its states could be learnt from; but who would serve what comes of it?"""
+    target, out = tmp_path / "t", tmp_path / "out"
+    shape = MambaConfig(vocab_size=4096, hidden_size=64, num_hidden_layers=9)
+    MambaForCausalLM(shape).save_pretrained(target)
+    load_tokenizer(demo.path("target")).save_pretrained(target)
+    with pytest.raises(TrainError, match=r"target .* has layers of type linear_attention"):
+        trained("sorted", out, target=str(target), data=tiny_data)
     assert not out.exists()
 
 
