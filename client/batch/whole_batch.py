@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from types import ModuleType
 
+from outrider.client.async_client import AsyncClient
 from outrider.client.batch.answers_file import AnswersFile, LocalOutput
 from outrider.client.batch.baseline import Baseline, measure_baseline, sample
 from outrider.client.batch.batch_job import Job
@@ -17,7 +18,7 @@ from outrider.client.batch.places import check_files, is_remote, local_path, rea
 from outrider.client.batch.record import Rejection
 from outrider.client.batch.survey import Survey, done_ids, strictly, survey
 from outrider.client.connection import event_loop
-from outrider.client.connection.errors import InvalidRequest
+from outrider.client.connection.errors import InvalidRequest, NotFound, OutriderError
 from outrider.client.messages.wire_values import put
 from outrider.v1 import generation_pb2
 
@@ -199,9 +200,26 @@ async def _ask_service(job: Job) -> tuple[dict[str, str], int, str]:
     """The fingerprint of each model, how many sequences the targets hold at once, and the profiles of emulated devices."""
     async with job.client() as client:
         fingerprints = {model.name: model.model_fingerprint for model in await client.models()}
+        if job.model and job.model not in fingerprints:
+            await _check_model(client, job.model)
         status = await client.status()
     held = sum(actor.capacity for actor in status.actors if actor.role == "target")
     return fingerprints, min(held, MAX_CONCURRENCY) or DEFAULT_CONCURRENCY, status.emulated
+
+
+async def _check_model(client: AsyncClient, model: str) -> None:
+    """Refuses `--model` where the service knows none of that name: every record would fail, and count as done. One whose targets are
+    away is not among the models either, but known.
+
+    Raises:
+        InvalidRequest: There is no such model.
+    """
+    try:
+        await client.tokenize("a", model=model)
+    except NotFound as error:
+        raise InvalidRequest(f"--model: {error.message}", field="model") from None
+    except OutriderError:
+        pass  # of the text or of an outage; records are told of those
 
 
 def _baseline(job: Job, found: Survey, output: AnswersFile, *, concurrency: int) -> Baseline | None:

@@ -82,6 +82,9 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
     """Unlike the real service: decodes something else when speculation is off."""
 
     has_chat_template: bool = True
+    away: tuple[str, ...] = ()
+    """Models that the service knows and that have no target now."""
+
     model_fingerprint: str = "f00d"
     """Of the model that is served; requests for another one are refused."""
 
@@ -220,6 +223,8 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
     def Tokenize(
         self, request: generation_pb2.TokenizeRequest, context: grpc.ServicerContext
     ) -> generation_pb2.TokenizeResponse:
+        if request.model not in ("", "demo", *self.away):
+            context.abort(grpc.StatusCode.NOT_FOUND, f"model {request.model!r} is not served here")
         text = request.text or "".join(turn.content for turn in request.chat.messages)
         return generation_pb2.TokenizeResponse(ids=list(text.encode()))
 

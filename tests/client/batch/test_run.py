@@ -210,6 +210,20 @@ def test_an_input_that_loses_lines_is_told(fake: FakeService, tmp_path: Path) ->
     assert [line["custom_id"] for line in read(tmp_path / "out.jsonl")] == ["a"]
 
 
+def test_a_model_that_is_not_served_is_refused(fake: FakeService, tmp_path: Path) -> None:
+    """Before any record fails for it, which would count as done. One that is away for now is none of these."""
+    source = write(tmp_path / "in.jsonl", completion("a"))
+    out = tmp_path / "out.jsonl"
+    job = Job(source=str(source), destination=str(out), address=fake.address, model="dmeo")
+    with pytest.raises(InvalidRequest, match="--model: model 'dmeo' is not served here"):
+        run_job(job, look_through(job), watcher=Watcher())
+    assert not out.exists()
+    assert not fake.requests
+    fake.away = ("dmeo",)
+    run_job(job, look_through(job), watcher=Watcher())
+    assert [line["custom_id"] for line in read(out)] == ["a"]
+
+
 class Counting:
     """A client that counts how many ask at once."""
 
