@@ -88,7 +88,7 @@ class RowTraining(TurnTraining[Options]):
         with torch.no_grad():
             _, features = caches[0].rows(np.arange(min(8, rows[0])))
             self.prepare(features[..., -self.target.width :])
-        size = f"{options.rows_per_step}x{options.blocks_per_row} of {rows}"
+        size = f"rows_per_step={options.rows_per_step} blocks_per_row={options.blocks_per_row} of {rows}"
         fingerprint = f"{json.dumps(self.shape, sort_keys=True)} {size}"
         loss = partial(self._step, caches)
         schedule = schedule_of(options, options.steps)

@@ -64,7 +64,7 @@ class EagleTraining(TurnTraining[EagleTrainingOptions]):
         options, fitting = self.options, self.fitting
         net = self.net = self._fresh(caches)
         shape = json.dumps(settings_of(net.config), sort_keys=True)
-        size = f"{options.rows_per_step}x{options.places_per_row} of {[one.num_rows for one in caches]}"
+        size = f"rows_per_step={options.rows_per_step} places_per_row={options.places_per_row} of {[one.num_rows for one in caches]}"
         same = f"{shape} {size} decay={options.decay:g}"
         loss = partial(self._loss, caches)
         fitting.fit(DRAFTING, net, loss, schedule_of(options, options.steps), caches, same)

@@ -140,7 +140,7 @@ class StateFitting:
     def _saving(
         self, file: str, schedule: Schedule, caches: Sequence[FeatureCache], fingerprint: str
     ) -> Saving:
-        rates = f"{schedule.matrix_rate:g} {schedule.other_rate:g} seed={schedule.seed}"
+        rates = f"matrix_rate={schedule.matrix_rate:g} other_rate={schedule.other_rate:g} seed={schedule.seed}"
         keys = [cache.key for cache in caches]
         rows = "; ".join(f"{key.text}, tokens {key.first} to {key.row_length}" for key in keys)
         return Saving(

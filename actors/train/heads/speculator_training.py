@@ -154,7 +154,7 @@ class SpeculatorTraining(StateTraining[SpeculatorOptions]):
         options = self.options
         shape = json.dumps(settings_of(self.config), sort_keys=True)
         before = f" after text_steps={options.text_steps}" if stage.part == OWN else ""
-        return f"{stage.cache.num_rows} rows, {shape} {options.labels} {stage.schedule.tokens_per_step}{before}"
+        return f"{stage.cache.num_rows} rows, {shape} labels={options.labels} tokens_per_step={stage.schedule.tokens_per_step}{before}"
 
     def write(self, reports: Reports) -> None:
         """See `StateTraining`."""

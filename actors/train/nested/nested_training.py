@@ -109,11 +109,9 @@ class NestedTraining(TurnTraining[NestedTrainingOptions]):
         """Trains; how many steps it took."""
         options, target = self.options, self.target
         schedule = schedule_of(options, options.steps)
-        shape = f"{options.width} {options.num_heads}/{options.num_key_heads} {options.inner}"
+        shape = f"width={options.width} num_heads={options.num_heads} num_key_heads={options.num_key_heads} inner={options.inner}"
         rows = [cache.num_rows for cache in caches]
-        fingerprint = (
-            f"{list(exits)} of {shape} for {target.fingerprint} {options.rows_per_step} of {rows}"
-        )
+        fingerprint = f"{list(exits)} of {shape} for {target.fingerprint} rows_per_step={options.rows_per_step} of {rows}"
 
         def loss(step: int) -> torch.Tensor:
             _, tokens, features = self.turn(caches, step)

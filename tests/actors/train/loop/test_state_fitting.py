@@ -73,6 +73,10 @@ def test_fewer_steps_than_there_were_are_refused(tmp_path: Path) -> None:
         fitting(tmp_path).check("on text", Schedule(steps=3), [], "run")
     with pytest.raises(ResumeError, match=r"settings run, this one has other"):
         fitting(tmp_path).check("on text", Schedule(steps=4), [], "other")
+    with pytest.raises(
+        ResumeError, match=r"settings matrix_rate=0.02, this one has matrix_rate=0.01;"
+    ):
+        fitting(tmp_path).check("on text", Schedule(steps=4, matrix_rate=0.01), [], "run")
     fitting(tmp_path).check("on text", Schedule(steps=5), [], "run")
     assert fitted(fitting(tmp_path), 5) != fitted(fitting(tmp_path / "fresh"), 4)
     fitting(tmp_path, resume=False).check("on text", Schedule(steps=3), [], "other")

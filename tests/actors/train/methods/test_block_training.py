@@ -139,6 +139,10 @@ def test_training_from_files_to_a_folder_that_loads(tiny_data: Path, tmp_path: P
         file.write(json.dumps({"book": "b", "module": "m", "title": "More", "text": "One more."}))
     with pytest.raises(ResumeError, match="use the same settings, another output folder"):
         run(options_of(other, tmp_path, steps=6))
+    with pytest.raises(
+        ResumeError, match=r"settings rows_per_step=\d+, this one has rows_per_step=1;"
+    ):
+        run(options_of(tiny_data, tmp_path, steps=6, rows_per_step=1))
 
 
 def test_rank_zero_is_dflash(tiny_data: Path, tmp_path: Path) -> None:

@@ -192,8 +192,12 @@ def test_a_second_stage_of_another_run_is_refused_before_the_first(
     for given, message in (
         ({"text_steps": 6}, "settings text_steps=4, this one has text_steps=6;"),
         ({"own_steps": 2}, "a run of 3 steps, this one has 2"),
-        ({"own_rate": 0.5}, "0.006 .* 0.01 "),
+        (
+            {"own_rate": 0.5},
+            "matrix_rate=0.006 other_rate=0.0009, this one has matrix_rate=0.01 other_rate=0.0015;",
+        ),
         ({"own_rows": 12}, "room: 8, this one has room: 12"),
+        ({"labels": "tokens"}, "labels=law, this one has labels=tokens;"),
     ):
         with pytest.raises(ResumeError, match=message):
             run(options_of(tiny_data, whole, **given))
