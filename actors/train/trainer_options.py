@@ -111,3 +111,17 @@ class TargetRowsOptions(TargetTrainerOptions):
         self._check_rates("matrix_rate", "other_rate")
         if not 0 <= self.seed <= MAX_SEED:
             raise ValueError(f"seed is {self.seed}; give 0 to {MAX_SEED}")
+
+    def _check_rows(self, *, least: int, beyond: int) -> None:
+        """Refuses rows without room behind their prompt.
+
+        Args:
+            least: Tokens of a prompt.
+            beyond: Tokens behind it that are not enough.
+        """
+        if self.prompt_length < least:
+            raise ValueError(f"prompt_length is {self.prompt_length}; it must be at least {least}")
+        if self.row_length - self.prompt_length <= beyond:
+            raise ValueError(
+                f"row_length is {self.row_length}; it must be above prompt_length {self.prompt_length} by more than {beyond}"
+            )

@@ -29,7 +29,4 @@ class RowTrainingOptions(TargetRowsOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_positive("steps", "blocks_per_row")
-        if not 2 <= self.prompt_length < self.row_length - self.block:
-            raise ValueError(
-                f"row_length is {self.row_length}; it must be above prompt_length {self.prompt_length} by more than {self.block}"
-            )
+        self._check_rows(least=2, beyond=self.block)

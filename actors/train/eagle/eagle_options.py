@@ -66,10 +66,7 @@ class EagleTrainingOptions(TargetRowsOptions):
             raise ValueError(f"reuse_steps is {self.reuse_steps}; it must not be negative")
         if not 0.0 < self.decay <= 1.0:
             raise ValueError(f"decay is {self.decay}; it must be above 0 and at most 1")
-        if not 2 <= self.prompt_length < self.row_length - self.num_steps - 1:
-            raise ValueError(
-                f"row_length is {self.row_length}; it must be above prompt_length {self.prompt_length} by more than {self.num_steps + 1}"
-            )
+        self._check_rows(least=2, beyond=self.num_steps + 1)
 
     def check_target(self, *, width: int, num_blocks: int) -> None:
         """See `TargetTrainerOptions`."""

@@ -59,7 +59,4 @@ class SpeculatorOptions(TargetRowsOptions):
             raise ValueError("text_steps and own_steps are 0, so that nothing is learnt")
         if self.inputs == "eagle" and self.tables == "own":
             raise ValueError("inputs is 'eagle', which needs tables: 'target'")
-        if not 1 <= self.prompt_length < self.row_length - self.heads - 1:
-            raise ValueError(
-                f"row_length is {self.row_length}; it must be above prompt_length {self.prompt_length} by more than {self.heads + 1}"
-            )
+        self._check_rows(least=1, beyond=self.heads + 1)

@@ -111,6 +111,10 @@ def test_rates_and_seeds_that_are_none(name: str, given: dict[str, float], messa
         ("mlp_speculator", {"text_steps": 0, "own_steps": 0}, "nothing is learnt"),
         ("mlp_speculator", {"inputs": "eagle", "tables": "own"}, "needs tables: 'target'"),
         ("eagle3", {"reuse_steps": -1}, "reuse_steps is -1; it must not be negative"),
+        ("mlp_speculator", {"prompt_length": 0}, "prompt_length is 0; it must be at least 1"),
+        ("dspark", {"prompt_length": 1}, "prompt_length is 1; it must be at least 2"),
+        ("eagle3", {"prompt_length": -1}, "prompt_length is -1; it must be at least 2"),
+        ("ctc", {"row_length": 32}, "row_length is 32; it must be above prompt_length 32 by more"),
     ],
 )
 def test_options_of_a_method_that_cannot_be(
