@@ -42,12 +42,20 @@ LAYER = (
 
 BIASED = LAYER[:4]
 
+DEEPSPEC = "Qwen3DSparkModel"
+"""What DeepSpec calls the net, and so do SGLang and vLLM."""
+
 
 def has_heads(checkpoint: Checkpoint) -> bool:
-    """Whether a folder says, as SpecForge writes it, that DSpark's heads are on the block."""
+    """Whether a folder says, as SpecForge writes it, that DSpark's heads are on the block.
+
+    What is made of its files for SGLang and vLLM has their name of the net, and still an object that names the layers, which DeepSpec's own files lack.
+    """
     own = part(checkpoint.config, "dflash_config")
-    is_named = any(name.endswith("DSparkDraftModel") for name in checkpoint.architectures)
-    return is_named or own.get("projector_type") == "dspark"
+    names = checkpoint.architectures
+    is_named = any(name.endswith("DSparkDraftModel") for name in names)
+    is_renamed = DEEPSPEC in names and "target_layer_ids" in own
+    return is_named or is_renamed or own.get("projector_type") == "dspark"
 
 
 def block_fields(

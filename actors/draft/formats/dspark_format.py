@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from outrider.actors.draft.checkpoints.block_fields import (
+    DEEPSPEC,
     block_fields,
     block_tensors,
     has_heads,
@@ -28,8 +29,6 @@ from outrider.actors.draft.checkpoints.library_fields import (
     tables_beside,
 )
 from outrider.actors.draft.formats.dflash_format import FIELDS, project_taps
-
-RUNS = "Qwen3DSparkModel"
 
 SPECFORGE_FIELDS = (
     *FIELDS,
@@ -53,6 +52,9 @@ SPELLINGS = (
 
 
 def _is_dspark(checkpoint: Checkpoint) -> bool:
+    if has_heads(checkpoint) and "target_layer_ids" in part(checkpoint.config, "dflash_config"):
+        # SpecForge's, whatever it is called.
+        return False
     return any(name.endswith("DSparkModel") for name in checkpoint.architectures) or (
         "dspark_target_layer_ids" in checkpoint.config
     )
@@ -69,9 +71,9 @@ def _is_library_dspark(checkpoint: Checkpoint) -> bool:
 
 def _dspark(checkpoint: Checkpoint, target: TargetShape | None) -> Translation:
     config = checkpoint.config
-    if RUNS not in checkpoint.architectures:
+    if DEEPSPEC not in checkpoint.architectures:
         said = ", ".join(checkpoint.architectures) or "nothing"
-        raise UnfitCheckpoint(f"architectures says {said}; of this family {RUNS} runs here")
+        raise UnfitCheckpoint(f"architectures says {said}; of this family {DEEPSPEC} runs here")
     fields = {**block_fields(config, config, target), **_heads(config, is_said=True)}
     # -1 is the output of the embedding, and k that of block k.
     taps = [one + 1 for one in wholes(config, "target_layer_ids")]
@@ -154,7 +156,7 @@ SPECS = (
     CheckpointFormat(
         name="dspark_deepspec",
         title="a DSpark checkpoint (DeepSpec)",
-        told_by=f"`architectures: {RUNS}`; with `markov_rank: 0` it is DFlash",
+        told_by=f"`architectures: {DEEPSPEC}`; with `markov_rank: 0` it is DFlash",
         model_type="dspark",
         recognises=_is_dspark,
         translate=_dspark,
@@ -162,7 +164,7 @@ SPECS = (
     CheckpointFormat(
         name="dspark_specforge",
         title="a DSpark checkpoint (SpecForge, ModelOpt)",
-        told_by="`architectures: DSparkDraftModel`, or `projector_type: dspark` in `dflash_config`",
+        told_by="`architectures: DSparkDraftModel`; `projector_type: dspark` in `dflash_config`, or layers there beside DeepSpec's name",
         model_type="dspark",
         recognises=_is_specforge,
         translate=_specforge,

@@ -496,9 +496,12 @@ def test_blocks_for_targets_of_gemma_have_its_function(tmp_path: Path, kind: str
     same(drafted(net, given, [9, 4]), (states @ head.T)[1:4])
 
 
-@pytest.mark.parametrize("place", ["inside", "beside"])
+@pytest.mark.parametrize("place", ["inside", "beside", "both"])
 def test_dspark_of_specforge(tmp_path: Path, place: str) -> None:
-    """Its heads' fields stand in `dflash_config`, or in older files beside it; embedding and head are the target's; slots are DeepSpec's."""
+    """Its heads' fields stand in `dflash_config`, or in older files beside it; embedding and head are the target's; slots are DeepSpec's.
+
+    Its script for SGLang writes them in both places, and DeepSpec's name of the net; others for vLLM name the layers once more, too.
+    """
     target, embedding, head = plain.target_folder(tmp_path / "t")
     draw = plain.numbers(5)
     weights = plain.block_weights(draw, layers=2, taps=3) | heads_of(draw, VOCAB)
@@ -506,11 +509,14 @@ def test_dspark_of_specforge(tmp_path: Path, place: str) -> None:
     own: dict[str, Any] = {name: DSPARK[name] for name in names}
     heads = {name: value for name, value in DSPARK.items() if "markov" in name or "conf" in name}
     config = {"architectures": ["DSparkDraftModel"], **layers_of(2), "block_size": BLOCK}
-    if place == "inside":
+    if place != "beside":
         own |= {"projector_type": "dspark", "confidence_head_alpha": 1.0, **heads}
         config["target_layer_ids"] = None
-    else:
+    if place != "inside":
         config |= heads
+    if place == "both":
+        config["architectures"] = ["Qwen3DSparkModel"]
+        config["dspark_target_layer_ids"] = DSPARK["target_layer_ids"]
     folder = plain.write(tmp_path / "d", {**config, "dflash_config": own}, weights)
     net = load_block_net(folder, target=str(target))
     assert net.config.taps == (0, 2, 3)
