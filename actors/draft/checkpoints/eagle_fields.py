@@ -9,6 +9,9 @@ from outrider.actors.draft.checkpoints.checkpoint_format import TargetShape, Unf
 from outrider.actors.draft.checkpoints.layer_fields import part, truth, wholes
 
 TAPS = "eagle_aux_hidden_state_layer_ids"
+OUTPUTS = "aux_hidden_states_layer_ids"
+"""Of AngelSlim's trainer, which counts outputs, and which newer versions of it write beside the other one."""
+
 AUXILIARY = "use_aux_hidden_state"
 AFTER_NORM = "return_hidden_post_norm"
 """In `eagle_config`: what `norm_output` is beside it."""
@@ -47,7 +50,13 @@ def named_layers(config: Mapping[str, Any]) -> tuple[list[int], tuple[str, ...]]
     """
     own = part(config, "eagle_config")
     within = sorted(wholes(own, TAPS)) if own.get(TAPS) else []
-    inputs = sorted(wholes(config, TAPS)) if config.get(TAPS) else []
+    trained = sorted(one + 1 for one in wholes(config, OUTPUTS)) if config.get(OUTPUTS) else []
+    inputs = sorted(wholes(config, TAPS)) if config.get(TAPS) else trained
+    if trained and inputs != trained:
+        raise UnfitCheckpoint(
+            f"{OUTPUTS} names the outputs of the layers {[one - 1 for one in trained]}, and {TAPS} the inputs of {inputs}, "
+            "which are others"
+        )
     # Both ways of counting are in use there. Whoever counts outputs begins with that of the second block; nobody reads the first block's.
     counts_outputs = within[:1] == [1]
     found = [one + 1 for one in within] if counts_outputs else within

@@ -181,6 +181,10 @@ def test_other_tensors(tmp_path: Path, target: str, how: str) -> None:
             {**EAGLE3, "eagle_config": {TAPS: [1, 2]}, TAPS: [1, 2]},
             r"outputs of the layers \[1, 2\], .* the inputs of \[1, 2\]",
         ),
+        (
+            {**EAGLE3, "aux_hidden_states_layer_ids": [1, 4], TAPS: [1, 4]},
+            r"names the outputs of the layers \[1, 4\], and .* the inputs of \[1, 4\]",
+        ),
         ({**EAGLE3, "eagle_config": [1]}, r"eagle_config is \[1\]; an object is needed"),
         ({**MTP, "num_nextn_predict_layers": 2}, "has 2 modules"),
         (

@@ -190,6 +190,19 @@ def test_layers_that_other_trainers_name(
     assert sum("counts layers by their input" in log["what"] for log in logs) == notes == len(logs)
 
 
+@pytest.mark.parametrize("beside", [None, [2, 5, 10]])
+def test_layers_that_angelslim_names(tmp_path: Path, beside: list[int] | None) -> None:
+    """Its trainer reads the outputs of those that its field names; the engines' field counts inputs, and may be missing."""
+    target, _, _ = plain.target_folder(tmp_path / "t", num_hidden_layers=12)
+    weights = eagle_weights(plain.numbers(1), "midlayer", taps=3, rows=VOCAB)
+    config: dict[str, Any] = {**LLAMA, "architectures": ["Eagle3LlamaForCausalLM"]}
+    config |= {"aux_hidden_states_layer_ids": [1, 4, 9], LISTED: beside}
+    folder = plain.write(tmp_path / "e", config, weights)
+    with capture_logs() as logs:
+        assert load_eagle(folder, target=str(target)).config.taps == (2, 5, 10)
+    assert logs == []
+
+
 @pytest.mark.parametrize("name", ["norm_output", "return_hidden_post_norm"])
 def test_norms_that_stand_in_eagle_config(tmp_path: Path, name: str) -> None:
     """As in NVIDIA's files for gpt-oss, with what ModelOpt writes besides and nothing here has a use for."""
