@@ -35,6 +35,9 @@ NATIVE = re.compile(r"(^|\.)(mtp|mtp_layers|eh_proj)\.")
 FIRST_BLOCK = re.compile(r"(^|\.)layers\.0\.")
 """Names of tensors that a whole model has beside those."""
 
+RENUMBERED = re.compile(r"^(model\.)?layers\.0\.eh_proj\.")
+"""A module that SGLang's script takes out of DeepSeek-V3 (NextN): it has the number of a first block."""
+
 PLAIN = ("llama", "qwen3")
 """Families of layers that are norm, attention, norm, gated product, and no more."""
 
@@ -53,6 +56,8 @@ def _is_native(checkpoint: Checkpoint) -> bool:
     if not says:
         return False
     names = checkpoint.shapes
+    if any(RENUMBERED.search(name) for name in names):
+        return True
     has_module = any(NATIVE.search(name) for name in names)
     others = (name for name in names if not NATIVE.search(name))
     return has_module and not any(FIRST_BLOCK.search(name) for name in others)

@@ -231,6 +231,19 @@ def test_modules_as_they_come_with_their_models(
     assert found_in(plain.write(tmp_path / "m", config, whole)) is None
 
 
+def test_a_module_with_the_number_of_a_first_block(tmp_path: Path) -> None:
+    """As SGLang's script for DeepSeek-V3 leaves it (NextN), without the model's own blocks and tables."""
+    config: dict[str, object] = {"architectures": ["DeepseekV3ForCausalLMNextN"]}
+    config |= {"num_nextn_predict_layers": 1, "num_hidden_layers": 1}
+    names = ("eh_proj", "enorm", "hnorm", "shared_head.norm", "input_layernorm")
+    tensors = {f"model.layers.0.{name}.weight": torch.zeros(1) for name in names}
+    name = "nextn_layer_parameters.safetensors"
+    found = found_in(plain.write(tmp_path / "d", config, tensors, name))
+    assert found is not None
+    with pytest.raises(UnfitCheckpoint, match="convert it with the library speculators"):
+        found.translated("")
+
+
 @pytest.mark.parametrize(
     "name", ["LlamaForCausalLMEagle3", "PEagleDraftModel", "PeagleLlamaForCausalLM"]
 )
