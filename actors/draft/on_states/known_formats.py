@@ -62,6 +62,7 @@ class FoundCheckpoint:
         try:
             translation = self.format.translate(self.checkpoint, shape)
             check_fits(translation.config, shape)
+            check_borrowed(translation, shape)
             check_names(translation, self.checkpoint.shapes)
             check_shapes(translation, self.checkpoint.shapes)
         except UnfitCheckpoint as error:
@@ -206,6 +207,26 @@ def check_fits(config: Mapping[str, Any], target: TargetShape | None) -> None:
             raise UnfitCheckpoint(
                 f"it reads the target's states after {layer} blocks, and {target.name} has {target.num_blocks}"
             )
+
+
+def check_borrowed(translation: Translation, target: TargetShape | None) -> None:
+    """Refuses a net of another width than the target's that has not both tables: it cannot borrow the target's.
+
+    Raises:
+        UnfitCheckpoint: A table is missing.
+    """
+    config = translation.config
+    if target is None or config.get("width", target.width) == target.width:
+        return
+    owned = {
+        "embedding": translation.embedding or config.get("owns_embedding"),
+        "head": translation.head or config.get("owns_head"),
+    }
+    if missing := [kind for kind, own in owned.items() if not own]:
+        raise UnfitCheckpoint(
+            f"it has no {' and no '.join(missing)}, and cannot use the table of the target {target.name}: a row has "
+            f"{target.width} numbers there, and {config['width']} in the net"
+        )
 
 
 def check_names(translation: Translation, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -140,6 +140,35 @@ def test_a_configuration_is_refused_before_anything_starts(tmp_path: Path) -> No
     assert "gate_proj.weight is (20, 24); (1000000000, 24) is needed" in problems[0].message
 
 
+@pytest.mark.parametrize(
+    ("name", "lacks"),
+    [
+        ("z-lab", ["embedding", "head"]),
+        ("z-lab", ["embedding"]),
+        ("eagle3", ["embedding"]),
+        ("eagle3", []),
+    ],
+)
+def test_tables_of_the_target_that_do_not_fit(tmp_path: Path, name: str, lacks: list[str]) -> None:
+    """A net of another width needs both of its own. Only shapes are looked at."""
+    target, _, _ = plain.target_folder(tmp_path / "t", hidden_size=10, num_hidden_layers=12)
+    config, tensors = CHECKPOINTS[name]
+    tensors = {**tensors, "fc.weight": DRAW(WIDTH, 2 * 10)}
+    if "embedding" not in lacks:
+        tensors["embed_tokens.weight"] = DRAW(VOCAB, WIDTH)
+    if "head" not in lacks:
+        tensors.setdefault("lm_head.weight", DRAW(VOCAB, WIDTH))
+    folder = plain.write(tmp_path / "d", {**config, "target_hidden_size": 10}, tensors)
+    found = found_in(folder)
+    assert found is not None
+    if not lacks:
+        found.translated(str(target))
+        return
+    said = rf"it has no {' and no '.join(lacks)}, .* has 10 numbers there, and 24 in the net"
+    with pytest.raises(UnfitCheckpoint, match=said):
+        found.translated(str(target))
+
+
 @pytest.mark.parametrize("num", [4, VOCAB])
 def test_a_number_of_drafted_ids_that_its_table_contradicts(tmp_path: Path, num: int) -> None:
     """Files of the library: one of both is wrong, and nobody knows which."""
