@@ -231,6 +231,30 @@ def test_modules_as_they_come_with_their_models(
     assert found_in(plain.write(tmp_path / "m", config, whole)) is None
 
 
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.safetensors"])
+def test_the_first_versions_of_eagle(tmp_path: Path, name: str) -> None:
+    """Their files say that they are a language model of one layer; one of those that has its norm is a language model."""
+    layer = plain.layer_weights(plain.numbers(1), "layers.0", norms=False)
+    del layer["layers.0.input_layernorm.weight"]
+    draw = plain.numbers(2)
+    tensors = {**layer, "fc.weight": draw(WIDTH, 2 * WIDTH), "fc.bias": draw(WIDTH)}
+    tensors["embed_tokens.weight"] = draw(VOCAB, WIDTH)
+    config = {**LAYERS, "model_type": "llama", "num_hidden_layers": 1}
+    config["architectures"] = ["LlamaForCausalLM"]
+    found = found_in(plain.write(tmp_path / "d", config, tensors, name))
+    assert found is not None
+    with pytest.raises(UnfitCheckpoint, match="EAGLE and EAGLE-2 do; nets of EAGLE-3 run here"):
+        found.translated("")
+    found = found_in(plain.write(tmp_path / "v", {"model_type": "eagle"}, tensors, name))
+    assert found is not None
+    model = {f"model.{one}": value for one, value in layer.items()}
+    assert found_in(plain.write(tmp_path / "m", config, model, name)) is None
+    without = tmp_path / "w"
+    plain.write(without, config, {}, name)
+    (without / name).unlink()
+    assert found_in(without) is None
+
+
 def test_a_module_with_the_number_of_a_first_block(tmp_path: Path) -> None:
     """As SGLang's script for DeepSeek-V3 leaves it (NextN), without the model's own blocks and tables."""
     config: dict[str, object] = {"architectures": ["DeepseekV3ForCausalLMNextN"]}
