@@ -81,6 +81,7 @@ def told(drafter: DrafterConfig, targets: Sequence[str]) -> str | None:
     target = str(drafter.options.get("target", ""))
     translation = found.translated(target)
     check_shape_of(spec, translation.config, f"{drafter.model} is {found.format.title}, which")
+    found.check_files()
     found.check_ids(translation)
     for_whom = f" for {target}" if target else ""
     reads = translation.config.get("taps", ["norm"])

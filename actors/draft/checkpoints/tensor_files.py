@@ -166,13 +166,41 @@ def check_repeated(
                     )
 
 
+def check_whole(folder: Path) -> None:
+    """Compares the size of each safetensors file of a folder with what its header says. PyTorch's files cannot be told otherwise than by reading them.
+
+    Raises:
+        UnfitCheckpoint: One is shorter, as a download leaves it that was broken off, or longer; or its header is wrong.
+    """
+    for path in weight_files(folder):
+        if path.suffix != ".safetensors":
+            continue
+        try:
+            begin, header = _content(path)
+            ends = [int(entry["data_offsets"][1]) for entry in header.values()]
+        except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+            raise UnfitCheckpoint(f"{path}: cannot be read ({error})") from error
+        size, needed = path.stat().st_size, begin + max(ends, default=0)
+        if size != needed:
+            raise UnfitCheckpoint(
+                f"{path} has {size} bytes, and its header says {needed}; was it downloaded whole?"
+            )
+
+
 def _header(path: Path) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(entry["shape"]) for name, entry in _content(path)[1].items()}
+
+
+def _content(path: Path) -> tuple[int, dict[str, Any]]:
+    """Where the numbers of a safetensors file begin, and what its header says of each tensor."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         if not 0 < size <= LARGEST_HEADER:
             raise ValueError(f"a header of {size} bytes")
         header: Mapping[str, Any] = json.loads(file.read(size))
-    return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+    if not isinstance(header, Mapping):
+        raise ValueError("its header is no object")  # noqa: TRY004 - it is the file that is wrong
+    return 8 + size, {name: entry for name, entry in header.items() if name != "__metadata__"}
 
 
 def pickled(path: Path) -> Iterator[tuple[str, torch.Tensor]]:

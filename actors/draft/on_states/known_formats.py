@@ -19,7 +19,7 @@ from outrider.actors.draft.checkpoints.checkpoint_format import (
 from outrider.actors.draft.checkpoints.drafted_ids import ids_of_rows
 from outrider.actors.draft.checkpoints.library_fields import LIBRARY, kind_of
 from outrider.actors.draft.checkpoints.net_place import folder_of_config, folder_of_net
-from outrider.actors.draft.checkpoints.tensor_files import read_small, shapes_in
+from outrider.actors.draft.checkpoints.tensor_files import check_whole, read_small, shapes_in
 from outrider.actors.draft.checkpoints.tensor_shapes import check_shapes
 from outrider.actors.engine.checkpoint.hub import CONFIG
 from outrider.actors.engine.checkpoint.model_source import resolve_model
@@ -68,6 +68,17 @@ class FoundCheckpoint:
         except UnfitCheckpoint as error:
             raise UnfitCheckpoint(f"{self.folder} is {self.format.title}: {error}") from None
         return translation
+
+    def check_files(self) -> None:
+        """Whether its files are whole, as far as their headers tell; no weight is read.
+
+        Raises:
+            UnfitCheckpoint: One is not.
+        """
+        try:
+            check_whole(self.folder)
+        except UnfitCheckpoint as error:
+            raise UnfitCheckpoint(f"{self.folder} is {self.format.title}: {error}") from None
 
     def check_ids(self, translation: Translation) -> None:
         """Reads the table of a reduced head and its mask, and nothing else of the weights: whether they name ids, and the same ones.

@@ -140,6 +140,19 @@ def test_tables_of_ids_are_read_before_anything_starts(
     assert re.search(message, said), said
 
 
+@pytest.mark.parametrize("change", [-1, -100, 1])
+def test_a_file_of_another_size_than_its_header_says(tmp_path: Path, change: int) -> None:
+    """As a download leaves it that was broken off. No weight is read."""
+    folder = plain.write(tmp_path / "d", *CHECKPOINTS["z-lab"])
+    assert problems(folder) == []
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(content[:change] if change < 0 else content + bytes(change))
+    (said,) = problems(folder)
+    needed = len(content)
+    assert f"has {needed + change} bytes, and its header says {needed}; was it downl" in said
+
+
 TIED = {**MLP, "n_predict": 3, "tie_weights": True}
 
 
