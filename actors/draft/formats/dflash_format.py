@@ -50,11 +50,10 @@ FIELDS = (
 
 
 def _is_dflash(checkpoint: Checkpoint) -> bool:
-    return (
-        "dflash_config" in checkpoint.config
-        and kind_of(checkpoint) is None
-        and not has_heads(checkpoint)
-    )
+    # Files of SpecForge's first versions have the name alone.
+    is_named = any(name.endswith("DFlashDraftModel") for name in checkpoint.architectures)
+    is_told = is_named or "dflash_config" in checkpoint.config
+    return is_told and kind_of(checkpoint) is None and not has_heads(checkpoint)
 
 
 def _is_library_dflash(checkpoint: Checkpoint) -> bool:
@@ -133,7 +132,7 @@ SPECS = (
     CheckpointFormat(
         name="dflash",
         title="a DFlash checkpoint (z-lab)",
-        told_by="`dflash_config`",
+        told_by="`dflash_config`, or `architectures: DFlashDraftModel`",
         model_type="dspark",
         recognises=_is_dflash,
         translate=_dflash,

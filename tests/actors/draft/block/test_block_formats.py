@@ -20,6 +20,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from outrider.actors.draft.block.block_engine import BlockEngine
 from outrider.actors.draft.block.block_file import load_block_net
 from outrider.actors.draft.block.block_net import BlockNet
+from outrider.actors.draft.choice.drafter_registry import loading_method
 from outrider.actors.draft.on_states.net_folder import NetFolderError, folder_digest
 from outrider.actors.engine.protocol import Batch, ModelSpec, Moves
 
@@ -106,15 +107,20 @@ def spread(values: Tensor) -> Tensor:
     return every
 
 
-@pytest.mark.parametrize("place", ["top", "inside"])
+@pytest.mark.parametrize("place", ["top", "inside", "alone"])
 def test_dflash_as_its_project_writes_it(tmp_path: Path, place: str) -> None:
-    """Outputs of blocks are counted, slot 0 predicts nothing, and the block's width stands in either place."""
+    """Outputs of blocks are counted, slot 0 predicts nothing, and the block's width stands in either place.
+
+    Or all stands at the top, as vLLM reads it, too.
+    """
     target, embedding, head = plain.target_folder(tmp_path / "t")
     weights = plain.block_weights(plain.numbers(1), layers=2, taps=2, biases=True)
     own: dict[str, Any] = {"target_layer_ids": [0, 2], "mask_token_id": MASK}
     config = {"architectures": ["DFlashDraftModel"], **layers_of(2, attention_bias=True)}
-    (config if place == "top" else own)["block_size"] = BLOCK
-    folder = plain.write(tmp_path / "d", {**config, "dflash_config": own}, weights)
+    (own if place == "inside" else config)["block_size"] = BLOCK
+    config |= own if place == "alone" else {"dflash_config": own}
+    folder = plain.write(tmp_path / "d", config, weights)
+    assert loading_method(str(folder)) == "dspark"
     net = load_block_net(folder, target=str(target))
     assert net.config.taps == (1, 3)
     assert net.config.eos_token_ids == (3,)

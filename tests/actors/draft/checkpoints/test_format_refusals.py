@@ -25,6 +25,8 @@ DFLASH: dict[str, Any] = {
     "block_size": 4,
     "dflash_config": {"target_layer_ids": [0, 2], "mask_token_id": 23},
 }
+BARE = {"num_hidden_layers": 1, "block_size": 4, "num_target_layers": BLOCKS}
+"""What SpecForge's first versions wrote beside the fields of a layer."""
 LIBRARY: dict[str, Any] = {
     "transformer_layer_config": {**LAYERS, "num_hidden_layers": 1},
     "block_size": 4,
@@ -140,6 +142,7 @@ def test_other_tensors(tmp_path: Path, target: str, how: str) -> None:
         ({**DEEPSPEC, "markov_rank": 5, "markov_head_type": "rnn"}, "depends on the whole path"),
         ({**DFLASH, "dflash_config": {"mask_token_id": 23}}, "num_target_layers is None"),
         ({**DFLASH, "dflash_config": {"target_layer_ids": [0]}}, "mask_token_id is None"),
+        ({"architectures": ["DFlashDraftModel"], **LAYERS, **BARE}, "mask_token_id is None"),
         (
             {**DFLASH, "dflash_config": {**DFLASH["dflash_config"], "projector_type": "domino"}},
             "projector_type is 'domino'",
