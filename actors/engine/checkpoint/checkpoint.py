@@ -14,8 +14,14 @@ from typing import Any
 import structlog
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
+from outrider.actors.engine.attention.attention import UnsupportedModel
 from outrider.actors.engine.checkpoint.model_facts import check_config, text_config
 from outrider.actors.engine.checkpoint.model_source import ModelSource
 from outrider.actors.engine.engine_settings import EngineSettings
@@ -59,7 +65,7 @@ def read_config(settings: EngineSettings, source: ModelSource) -> PreTrainedConf
 
     Raises:
         ValueError: It cannot be read, or says that the weights are quantised in a way that transformers does not know.
-        UnsupportedModel: See `check_config`.
+        UnsupportedModel: See `check_config`; or transformers has no causal language model of this type.
     """
     with readable(settings, source):
         # transformers leaves this one untyped.
@@ -67,8 +73,24 @@ def read_config(settings: EngineSettings, source: ModelSource) -> PreTrainedConf
             source.location, trust_remote_code=settings.allow_remote_code
         )
     check_config(config, name=settings.model)
+    _check_has_class(config, name=settings.model)
     _check_quantisation(config, name=settings.model)
     return config
+
+
+def _check_has_class(config: PreTrainedConfig, *, name: str) -> None:
+    """Refuses what transformers would answer with the names of all models that it has: often a model that also takes images."""
+    if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
+        return
+    if "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {}):
+        return
+    text = text_config(config)
+    advice = ""
+    if type(text) in MODEL_FOR_CAUSAL_LM_MAPPING:
+        advice = f"; its language model ({text.model_type}) can be tried once it is saved as a model of its own"
+    raise UnsupportedModel(
+        f"{name} is of type {config.model_type}, of which transformers has no causal language model{advice}"
+    )
 
 
 def _check_quantisation(config: PreTrainedConfig, *, name: str) -> None:

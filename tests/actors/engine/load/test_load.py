@@ -144,12 +144,18 @@ def test_settings_that_cannot_be_used(
         ({"model_type": "t5"}, "is an encoder-decoder model"),
         ({"model_type": "mamba"}, r"layers of type (linear_attention|mamba)"),
         ({"model_type": "llama4_text"}, "layers of type chunked_attention"),
+        (
+            {"model_type": "qwen2_vl"},
+            "qwen2_vl, of which transformers has no causal language model$",
+        ),
+        ({"model_type": "mistral3"}, r"its language model \(mistral\) can be tried"),
+        ({"model_type": "clip"}, "clip, of which transformers has no causal language model$"),
     ],
 )
 def test_architectures_that_cannot_be_served(
     config: dict[str, object], message: str, tmp_path: Path
 ) -> None:
-    """Before any weights are read, the configuration shows what is not a decoder with keys and values."""
+    """Before any weights are read, the configuration shows what is not a decoder with keys and values, in one sentence."""
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(UnsupportedModel, match=message):
         load_engine(EngineSettings(model=str(tmp_path)))
