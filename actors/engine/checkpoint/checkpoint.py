@@ -22,6 +22,7 @@ from transformers import (
 )
 
 from outrider.actors.engine.attention.attention import UnsupportedModel
+from outrider.actors.engine.checkpoint.cache_argument import check_arguments
 from outrider.actors.engine.checkpoint.model_facts import check_config, text_config
 from outrider.actors.engine.checkpoint.model_source import ModelSource
 from outrider.actors.engine.engine_settings import EngineSettings
@@ -65,7 +66,7 @@ def read_config(settings: EngineSettings, source: ModelSource) -> PreTrainedConf
 
     Raises:
         ValueError: It cannot be read, or says that the weights are quantised in a way that transformers does not know.
-        UnsupportedModel: See `check_config`; or transformers has no causal language model of this type.
+        UnsupportedModel: See `check_config` and `_check_class`.
     """
     with readable(settings, source):
         # transformers leaves this one untyped.
@@ -73,24 +74,33 @@ def read_config(settings: EngineSettings, source: ModelSource) -> PreTrainedConf
             source.location, trust_remote_code=settings.allow_remote_code
         )
     check_config(config, name=settings.model)
-    _check_has_class(config, name=settings.model)
+    _check_class(config, settings, source)
     _check_quantisation(config, name=settings.model)
     return config
 
 
-def _check_has_class(config: PreTrainedConfig, *, name: str) -> None:
-    """Refuses what transformers would answer with the names of all models that it has: often a model that also takes images."""
-    if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
-        return
-    if "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {}):
-        return
-    text = text_config(config)
-    advice = ""
-    if type(text) in MODEL_FOR_CAUSAL_LM_MAPPING:
-        advice = f"; its language model ({text.model_type}) can be tried once it is saved as a model of its own"
-    raise UnsupportedModel(
-        f"{name} is of type {config.model_type}, of which transformers has no causal language model{advice}"
-    )
+def _check_class(config: PreTrainedConfig, settings: EngineSettings, source: ModelSource) -> None:
+    """Refuses what the class of transformers shows to be unsupported, before a context is asked for and weights are read.
+
+    Raises:
+        UnsupportedModel: There is none, which is often so of models that also take images, or it lacks what the engine needs.
+        ValueError: It wants a package that is not there.
+    """
+    title = f"{settings.model} ({config.model_type})"
+    brings_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        if brings_code:
+            return
+        text, advice = text_config(config), ""
+        if type(text) in MODEL_FOR_CAUSAL_LM_MAPPING:
+            advice = f"; its language model ({text.model_type}) can be tried, saved as a model of its own"
+        raise UnsupportedModel(
+            f"{title} is of a type of which transformers has no causal language model{advice}"
+        )
+    with readable(settings, source):
+        found = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    if not isinstance(found, tuple) and not (brings_code and settings.allow_remote_code):
+        check_arguments(found, title=title)
 
 
 def _check_quantisation(config: PreTrainedConfig, *, name: str) -> None:

@@ -18,7 +18,7 @@ from transformers.masking_utils import eager_mask
 
 from outrider.actors.engine.attention.attention import UnsupportedModel
 from outrider.actors.engine.attention.attention_hook import ATTENTION_NAME, tree_attention
-from outrider.actors.engine.checkpoint.cache_argument import cache_argument
+from outrider.actors.engine.checkpoint.cache_argument import cache_argument, check_arguments
 from outrider.actors.engine.checkpoint.model_facts import text_config
 from outrider.actors.engine.kv.storage import PlaneShape
 from outrider.actors.engine.probe.probe_masks import window_of
@@ -69,14 +69,7 @@ def record_demands(model: PreTrainedModel, *, name: str, max_context: int) -> li
             rows see something else than a window of what is before them, or depends on something else than positions.
     """
     title = f"{name} ({model.config.model_type})"
-    missing = {"position_ids"} - set(inspect.signature(model.forward).parameters)
-    if cache_argument(model) is None:
-        missing.add("cache of keys and values")
-    if missing:
-        raise UnsupportedModel(
-            f"{title} takes no {' and no '.join(sorted(missing))}; "
-            "tree attention needs explicit positions and a cache"
-        )
+    check_arguments(model, title=title)
     for each in (PLAIN_NAME, MASKED_NAME):
         AttentionInterface.register(each, recorded_attention)
     AttentionMaskInterface.register(MASKED_NAME, eager_mask)
