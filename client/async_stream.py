@@ -19,6 +19,7 @@ from outrider.client.connection.errors import (
     InvalidRequest,
     OutriderError,
     Unavailable,
+    broke_in_queue,
     closing_told,
     from_rpc_error,
 )
@@ -136,7 +137,10 @@ class AsyncGenerationStream:
                     return None
                 if self._closed.is_set():
                     raise self._cancelled() from error
-                await self._reopen(from_rpc_error(error, request_id=self.request_id))
+                await self._reopen(
+                    from_rpc_error(error, request_id=self.request_id),
+                    was_queued=broke_in_queue(error),
+                )
                 continue
             if response is None:
                 self._progress.end()
@@ -166,7 +170,7 @@ class AsyncGenerationStream:
             response = await self._call.read()
         return response if isinstance(response, GenerateResponse) else None
 
-    async def _reopen(self, error: OutriderError) -> None:
+    async def _reopen(self, error: OutriderError, *, was_queued: bool) -> None:
         """Gets ready to open the call again, or raises the error."""
         if self._call is not None:
             self._call.cancel()
@@ -176,6 +180,7 @@ class AsyncGenerationStream:
             retry = self._progress.retry(
                 error,
                 address=self._address,
+                was_queued=was_queued,
                 now_s=monotonic(),
                 left_s=left_s,
                 jitter=random.random(),

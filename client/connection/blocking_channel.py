@@ -7,7 +7,7 @@ call, too: one that is dropped cancels itself, for which it takes locks of its c
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import grpc.aio
@@ -59,10 +59,15 @@ class CallFailed(grpc.RpcError):
     """How a call ended, without the call."""
 
     def __init__(
-        self, code: grpc.StatusCode, details: str | None, metadata: tuple[Any, ...] = ()
+        self,
+        code: grpc.StatusCode,
+        details: str | None,
+        metadata: tuple[Any, ...] = (),
+        initial: tuple[Any, ...] = (),
     ) -> None:
         super().__init__(details)
         self._end = (code, details, metadata)
+        self._initial = initial
 
     def code(self) -> grpc.StatusCode:
         """See `grpc.Call`."""
@@ -71,6 +76,10 @@ class CallFailed(grpc.RpcError):
     def details(self) -> str | None:
         """See `grpc.Call`."""
         return self._end[1]
+
+    def initial_metadata(self) -> tuple[Any, ...]:
+        """See `grpc.Call`."""
+        return self._initial
 
     def trailing_metadata(self) -> tuple[Any, ...]:
         """See `grpc.Call`."""
@@ -97,7 +106,11 @@ class _Held:
             return next(self._call, grpc.aio.EOF)
         except grpc.RpcError as error:
             # gRPC raises the call itself, and whoever gets an exception holds each frame that it went through.
-            return CallFailed(error.code(), error.details(), error.trailing_metadata() or ())
+            return CallFailed(
+                *(error.code(), error.details(), error.trailing_metadata() or ()),
+                # As of the trailing metadata, which the stubs have.
+                initial=cast(Any, error).initial_metadata() or (),
+            )
 
     def cancel(self) -> bool:
         """Ends the call. Returns whether it had not ended."""

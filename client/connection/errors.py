@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -28,6 +28,9 @@ from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-unty
 
 _DETAILS_KEY = "grpc-status-details-bin"
 """Metadata key under which gRPC sends a `google.rpc.Status` with details."""
+
+_QUEUED_KEY = "outrider-queued"
+"""Key of the initial metadata by which the service tells that a request waits for its turn."""
 
 
 class OutriderError(Exception):
@@ -166,6 +169,17 @@ def from_rpc_error(error: grpc.RpcError, *, request_id: str | None = None) -> Ou
     if code is grpc.StatusCode.FAILED_PRECONDITION and field == "model_fingerprint":
         kind = ModelExchanged
     return kind(text, code=code, request_id=request_id, retry_after_s=retry_after_s, field=field)
+
+
+def broke_in_queue(error: grpc.RpcError) -> bool:
+    """Whether a call broke while its request waited in the queue of a service, which itself did not end it.
+
+    Args:
+        error: As of `from_rpc_error`; both kinds offer `initial_metadata`, too.
+    """
+    # As of the trailing metadata, which the stubs have.
+    told = cast(Iterable[tuple[str, str]], cast(Any, error).initial_metadata() or ())
+    return any(key == _QUEUED_KEY for key, _ in told) and _details(error)[1] is None
 
 
 def _details(error: grpc.RpcError) -> tuple[str | None, float | None]:

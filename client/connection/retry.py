@@ -19,7 +19,7 @@ class RetryPolicy:
 
     patience_s: float = 600.0
     """Seconds without a new token after which a request that the service has answered is given up: one that is refused for
-    load, and one whose stream broke. 0 neither waits for room nor resumes."""
+    load, one whose stream broke, and one that lost its place in the queue with the service. 0 neither waits for room nor resumes."""
 
     initial_backoff_s: float = 0.1
     """Seconds before the second try at the same addresses; it doubles from there."""

@@ -3,7 +3,8 @@
 A stream of one sequence that breaks is opened again, at the same or the next address, with the seed of its admission
 and the tokens already received; since the service's output is fixed by prompt, seed and position, it goes on as if
 nothing had happened. The fingerprint of the model goes along, and a service of another model refuses; that address is not tried again,
-the others are. A request that is refused for load before its admission is sent again as the service advises.
+the others are. A request that is refused for load before its admission is sent again as the service advises; one that had a place in
+the queue of a service that broke is sent again for as long as a stream would be resumed.
 
 Invariants: each event is handed out once, in order; tokens are never dropped or repeated; the
 admission is handed out once; no text is of two models. Several sequences (n > 1) can be reopened only while none of their tokens has arrived.
@@ -148,7 +149,14 @@ class StreamProgress:
             )
 
     def retry(
-        self, error: OutriderError, *, address: str, now_s: float, left_s: float, jitter: float
+        self,
+        error: OutriderError,
+        *,
+        address: str,
+        now_s: float,
+        left_s: float,
+        jitter: float,
+        was_queued: bool = False,
     ) -> Retry:
         """Decides how to go on after an error.
 
@@ -158,6 +166,7 @@ class StreamProgress:
             now_s: A monotonic clock.
             left_s: Seconds to the deadline of the request.
             jitter: In [0, 1).
+            was_queued: The service had taken the request in, and broke while it waited there.
 
         Raises:
             OutriderError: `error` itself, when trying again is of no use, its bounds are reached, or the next try would
@@ -180,7 +189,7 @@ class StreamProgress:
 
         self._failures += 1
         self._breaks += breaks
-        self._was_answered |= is_full
+        self._was_answered |= is_full or was_queued
         if self._stalled_since_s is None:
             self._stalled_since_s = now_s
         stalled_s = now_s - self._stalled_since_s

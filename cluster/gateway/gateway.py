@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import grpc
@@ -52,6 +53,9 @@ log = structlog.get_logger(__name__)
 
 RETRY_AFTER_S = 1.0
 """Advice to a client that found the queue full: about the time of a short answer."""
+
+QUEUED = ("outrider-queued", "1")
+"""Initial metadata of a request that waits for a slot: its client knows that it was taken in, before there is an admission."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -152,7 +156,11 @@ class Gateway:
             )
             tenant = tenant_of(context.invocation_metadata() or (), context.auth_context())
             self._prepare(running, tuple(prompt), settled, links, arrived_s, tenant)
-            await running.run(context.write)
+            waits = links.slots.waits
+            is_queued = all(waits(one.plan.ticket) for one in running.sequences)
+            # Its client goes on waiting should this coordinator end before there is a slot.
+            tell = partial(context.send_initial_metadata, (QUEUED,)) if is_queued else None
+            await running.run(context.write, before=tell)
 
     async def Abort(
         self, request: generation_pb2.AbortRequest, context: Context

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from outrider.cluster.metrics.request_recording import RequestRecording
 from outrider.cluster.requests.client_stream import ClientStream, Write
@@ -26,8 +27,14 @@ class RunningRequest:
         for sequence in self.sequences:
             sequence.abort()
 
-    async def run(self, write: Write) -> None:
+    async def run(
+        self, write: Write, *, before: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         """Runs the sequences and writes what they say, until each is complete.
+
+        Args:
+            write: Writes a message to the client.
+            before: What is done before the first message, while the sequences wait for slots.
 
         Raises:
             Refusal: The request cannot go on.
@@ -37,6 +44,8 @@ class RunningRequest:
             async with asyncio.TaskGroup() as tasks:
                 for sequence in self.sequences:
                     tasks.create_task(sequence.run())
+                if before is not None:
+                    await before()
                 await self.stream.write_all(write, num_sequences=len(self.sequences))
         except* Refusal as group:
             refusal = group

@@ -54,6 +54,11 @@ class Slots:
         self._expect(ticket)
         self._dispatch()
 
+    def waits(self, ticket: Ticket) -> bool:
+        """Whether a queued sequence has no slot yet."""
+        waiter = self._waiters.get(ticket)
+        return waiter is not None and not waiter.done()
+
     async def wait(self, ticket: Ticket) -> Grant:
         """Waits for the slot of a queued sequence.
 

@@ -23,6 +23,9 @@ from outrider.v1 import generation_pb2, generation_pb2_grpc, sampling_pb2, trace
 STORY = "Das Boot fährt über den See; 世界 ist weit, größer als man denkt. " * 4
 CHUNK_TOKENS = 3
 
+QUEUED_S = 0.5
+"""Seconds between the word that a request waits for a slot and what comes then."""
+
 
 @dataclass(kw_only=True)
 class Failure:
@@ -34,6 +37,9 @@ class Failure:
     retry_after_s: float = 0.0
     after_tokens: int | None = None
     """Output tokens to send first; None fails before the admission."""
+
+    is_queued: bool = False
+    """Tells first that the request waits for a slot."""
 
 
 @dataclass(kw_only=True)
@@ -134,6 +140,10 @@ class FakeService(generation_pb2_grpc.GenerationServiceServicer):
             if not context.is_active():
                 return
         failure = self.failures.pop(0) if self.failures else None
+        if failure is not None and failure.is_queued:
+            context.send_initial_metadata((("outrider-queued", "1"),))
+            # gRPC's asyncio client drops it where the end comes at the same time.
+            self.go_on.wait(QUEUED_S)
         if failure is not None and failure.after_tokens is None:
             fail(context, failure)
         if request.model_fingerprint not in ("", self.model_fingerprint):

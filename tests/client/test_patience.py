@@ -157,6 +157,31 @@ def test_stream_outlives_a_long_outage(
 
 
 @every_way
+def test_a_place_in_the_queue_outlives_a_long_outage(
+    text_of: Callable[..., str], fake: FakeService, failure: type[Failure], clock: Clock
+) -> None:
+    """Who waited for a slot at a service that broke knows that there is one, and waits for it as a stream that was admitted does."""
+    fake.failures = [failure(code=CUT, is_queued=True), *(failure(code=CUT) for _ in range(50))]
+
+    assert text_of(fake.address, timeout_s=300.0) == fake.output(3).decode(errors="replace")
+    assert len({request.SerializeToString() for request in fake.requests}) == 1
+    assert 120.0 < clock.now_s - 1000.0 < 300.0
+
+
+@every_way
+def test_a_service_that_ends_its_queue_itself_is_not_waited_for(
+    text_of: Callable[..., str], fake: FakeService, failure: type[Failure], clock: Clock
+) -> None:
+    """It says that there is no target, say; that is an answer, and tried again as often as any."""
+    gone = failure(code=CUT, is_queued=True, retry_after_s=1.0)
+    fake.failures = [gone] * 50
+
+    with pytest.raises(Unavailable):
+        text_of(fake.address, timeout_s=300.0)
+    assert len(fake.requests) == RetryPolicy().open_attempts
+
+
+@every_way
 def test_outage_is_bounded_by_patience_and_by_the_deadline(
     text_of: Callable[..., str], fake: FakeService, failure: type[Failure], clock: Clock
 ) -> None:

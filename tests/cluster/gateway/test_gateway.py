@@ -365,6 +365,19 @@ async def test_a_full_queue_refuses_with_advice(start: Start, target: ScriptedTa
         assert output.text[0] == expected(4)
 
 
+async def test_who_waits_for_a_slot_is_told(start: Start, target: ScriptedTarget) -> None:
+    """At once, so that the client knows that it was taken in should the coordinator end; who has a slot needs no such word."""
+    target.script.num_slots, target.script.hold = 1, asyncio.Event()
+    front = await start()
+    first, second = front.stub.Generate(ask(max_tokens=4)), front.stub.Generate(ask(max_tokens=4))
+    told = await asyncio.wait_for(second.initial_metadata(), 60.0)
+    assert ("outrider-queued", "1") in tuple(told)
+    assert not any(key == "outrider-queued" for key, _ in await first.initial_metadata())
+    first.cancel()
+    target.script.hold.set()
+    assert [one async for one in second][-1].HasField("completion")
+
+
 async def waiting(front: Front, number: int) -> None:
     """Waits until so many requests wait."""
     async with asyncio.timeout(60.0):
