@@ -155,7 +155,9 @@ class Gateway:
                 fresh_seed=fresh_seed(),
             )
             tenant = tenant_of(context.invocation_metadata() or (), context.auth_context())
-            self._prepare(running, tuple(prompt), settled, links, arrived_s, tenant)
+            # An answer begins by itself; a text goes on, after a space if there is one.
+            before = tuple(prompt) if request.HasField("text") else ()
+            self._prepare(running, tuple(prompt), before, settled, links, arrived_s, tenant)
             waits = links.slots.waits
             is_queued = all(waits(one.plan.ticket) for one in running.sequences)
             # Its client goes on waiting should this coordinator end before there is a slot.
@@ -245,6 +247,7 @@ class Gateway:
         self,
         running: RunningRequest,
         prompt: tuple[int, ...],
+        before: tuple[int, ...],
         settled: Settled,
         links: ModelLinks,
         arrived_s: float,
@@ -269,7 +272,9 @@ class Gateway:
                 arrived_s=arrived_s,
             )
             session = Session(
-                detokeniser=Detokeniser(codec.decode, codec.special_ids) if codec else None,
+                detokeniser=Detokeniser(codec.decode, codec.special_ids, before=before)
+                if codec
+                else None,
                 stops=settled.stops,
                 stop_tokens=settled.stop_tokens,
                 max_tokens=sampling.max_tokens,

@@ -1,8 +1,9 @@
 """Incremental detokenisation: token ids in, text that is certain out. Pure but for the decoder it is given.
 
-Invariants: the pieces, concatenated, are the decoder's text of all the tokens, however they were cut; a character is
-never split: bytes that may still become one are held back, and are U+FFFD only at the end. What has come out after
-some tokens depends on those tokens only, so that a resumed stream goes on exactly where the broken one ended.
+Invariants: the pieces, concatenated, are the decoder's text of all the tokens, or what they add to the text that they go
+on from, however they were cut; a character is never split: bytes that may still become one are held back, and are U+FFFD
+only at the end. What has come out after some tokens depends on those and on the text before them only, so that a resumed
+stream goes on exactly where the broken one ended.
 
 Only a window of tokens is decoded each time: the piece before the last one as context (decoders treat the first token
 of a text differently), the last one, and the new tokens. The cost of a token does not grow with the text.
@@ -11,6 +12,7 @@ of a text differently), the last one, and the new tokens. The cost of a token do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 REPLACEMENT = "\ufffd"
 """What decoders make of bytes that are not, or not yet, a character."""
@@ -18,6 +20,9 @@ REPLACEMENT = "\ufffd"
 MAX_WINDOW = 24
 """Tokens of a window that ends in the middle of a character before a safe cut inside it is looked for. A character
 is at most 4 bytes, so only garbage gets here; without a cut a long run of it would cost quadratic time."""
+
+BEFORE = 8
+"""Tokens of what the text goes on from that are its first context: more than one character or word takes."""
 
 CUT_BACK = 8
 """Tokens left after such a cut: more than the 4 that one character can take."""
@@ -27,13 +32,18 @@ class Detokeniser:
     """The text of one growing sequence of tokens."""
 
     def __init__(
-        self, decode: Callable[[Sequence[int]], str], special_ids: frozenset[int] = frozenset()
+        self,
+        decode: Callable[[Sequence[int]], str],
+        special_ids: frozenset[int] = frozenset(),
+        *,
+        before: Sequence[int] = (),
     ) -> None:
         """Takes the decoder.
 
         Args:
             decode: Text of some token ids, special tokens included.
             special_ids: Token ids that have no text.
+            before: Tokens that the text goes on from; its first word keeps its space then. None: the text begins by itself.
         """
         self._decode = decode
         self._special_ids = special_ids
@@ -41,6 +51,12 @@ class Detokeniser:
         self._context_text = ""
         self._num_context = 0
         self._num_emitted = 0
+        plain = (token for token in reversed(before) if token not in special_ids)
+        context = list(islice(plain, BEFORE))[::-1]
+        text = decode(context) if context else ""
+        # In the middle of a character what follows would change the context.
+        if text and not text.endswith(REPLACEMENT):
+            self._window, self._num_context, self._context_text = context, len(context), text
 
     def feed(self, ids: Iterable[int]) -> str:
         """Takes in more tokens and returns the text that became certain."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import grpc
 import pytest
 from tests.cluster.asking import (
@@ -13,7 +15,7 @@ from tests.cluster.asking import (
     generate,
     refusal,
 )
-from tests.cluster.scripted import EOS, ByteCodec
+from tests.cluster.scripted import EOS, ByteCodec, ScriptedTarget
 
 from outrider.v1 import generation_pb2, sampling_pb2
 
@@ -86,3 +88,32 @@ async def test_a_text_that_the_tokenizer_refuses_is_refused_by_its_field(start: 
     with pytest.raises(grpc.aio.AioRpcError, match="text cannot be tokenised") as long:
         await front.stub.Tokenize(generation_pb2.TokenizeRequest(text="q" * 40_000))
     assert long.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+class WordsCodec(ByteCodec):
+    """Takes the space off the first word of what it decodes, as decoders of SentencePiece do."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """See `TextCodec`."""
+        return super().decode(ids).removeprefix(" ")
+
+
+async def test_a_text_goes_on_with_its_space(start: Start, target: ScriptedTarget) -> None:
+    """Prompt and output are one text if the prompt is text; an answer in a conversation, or to tokens, begins by itself."""
+    target.script.token = lambda prompt, seed, position: b" a"[position % 2]
+    front = await start(codec=WordsCodec())
+    sampling = sampling_pb2.SamplingOptions(max_tokens=4, seed=1)
+    request = generation_pb2.GenerateRequest(text="once", sampling=sampling)
+    assert (await generate(front, request)).text[0] == " a a"
+    request.sampling.stop.append(" a")
+    stopped = await generate(front, request)
+    assert stopped.text.get(0, "") == ""
+    assert stopped.completions[0].stop == " a"
+
+    turn = generation_pb2.ChatMessage(role="user", content="once")
+    chat = generation_pb2.ChatMessages(messages=[turn])
+    asked = generation_pb2.GenerateRequest(chat=chat, sampling=sampling)
+    assert (await generate(front, asked)).text[0] == "a a"
+    tokens = generation_pb2.TokenIds(ids=list(b"once"))
+    asked = generation_pb2.GenerateRequest(tokens=tokens, sampling=sampling)
+    assert (await generate(front, asked)).text[0] == "a a"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers.decoders import Decoder
 
+from outrider.cluster.text.byte_tokens import ByteTokens
 from outrider.cluster.text.detokenise import Detokeniser
 
 SPECIAL = "<|end|>"
@@ -74,6 +76,62 @@ def test_pieces_add_up_to_the_whole_text(ids: list[int], sizes: list[int]) -> No
         text += made.feed(ids[start : start + size])
         start, turn = start + size, turn + 1
     assert text + made.flush() == tokenizer().decode(ids, skip_special_tokens=True)
+
+
+def sentencepiece() -> Any:  # the stubs let its decoder be set to more than it gives
+    """Words with the space before them, which the decoder takes off the first one; other characters in bytes. As Llama 2 has it."""
+    pieces = [
+        "<unk>",
+        "<s>",
+        "▁",
+        "a",
+        "b",
+        "▁a",
+        "▁b",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+    ]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    made = Tokenizer(models.BPE(vocabulary, [("▁", "a"), ("▁", "b")], byte_fallback=True))
+    made.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
+    made.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    return made
+
+
+@settings(deadline=None)
+@given(
+    prompt=st.text(alphabet="ab 日", min_size=1, max_size=20),
+    more=st.text(alphabet="ab 日", max_size=20),
+    size=st.integers(1, 5),
+)
+@example(prompt="a b", more=" a", size=1)
+def test_a_text_goes_on_from_the_one_before(prompt: str, more: str, size: int) -> None:
+    """Its first word keeps the space that a decoder takes off the first word of a text."""
+    made = sentencepiece()
+    ids, whole = made.encode(prompt).ids, made.encode(prompt + more).ids
+    if whole[: len(ids)] != ids:
+        return
+    detokeniser = Detokeniser(ByteTokens(made).decode, frozenset({1}), before=[1, *ids])
+    rest = whole[len(ids) :]
+    text = "".join(detokeniser.feed(rest[at : at + size]) for at in range(0, len(rest), size))
+    assert prompt + text + detokeniser.flush() == prompt + more
+
+
+@settings(deadline=None)
+@given(ids=any_ids, before=any_ids)
+def test_what_a_text_goes_on_from_is_no_part_of_it(ids: list[int], before: list[int]) -> None:
+    """Where no word loses a space, the text is that of its own tokens, also behind a part of a character."""
+    made = Detokeniser(decode, frozenset({token_id(SPECIAL)}), before=before)
+    text = made.feed(ids) + made.flush()
+    assert text == tokenizer().decode(ids, skip_special_tokens=True)
 
 
 @settings(deadline=None)
