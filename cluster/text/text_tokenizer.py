@@ -198,7 +198,7 @@ def load(path_or_id: str, *, allow_remote_code: bool = False) -> TextCodec:
     try:
         tokenizer = AutoTokenizer.from_pretrained(path_or_id, trust_remote_code=allow_remote_code)
     except (AttributeError, ImportError, KeyError, OSError, TypeError, ValueError) as error:
-        advice = "give a folder with tokenizer.json, an id, or nothing to serve token ids only"
+        advice = "save the tokenizer (tokenizer.json) beside the model"
         if "trust_remote_code" in str(error):
             advice = "set allow_remote_code of the target if you trust that code"
         raise ValueError(
