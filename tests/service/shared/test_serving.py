@@ -105,9 +105,11 @@ def generate_with_candidates(
 
 
 def pid_now(service: ServiceProcess, name: str) -> int:
-    """The process of an actor at this moment, by what it has told in the log when it began to serve."""
+    """The process of an actor at this moment, by what it has told in the log when it began to serve, which Ray carries there a moment later."""
     # Two threads of the service print there: another line may follow where a line should have ended.
-    return int(re.findall(rf"\] serving .*?\bactor={name} .*?\bpid=(\d+)", service.log)[-1])
+    line = re.compile(rf"\] serving .*?\bactor={name} .*?\bpid=(\d+)")
+    until(lambda: bool(line.search(service.log)), timeout_s=RECOVERY_S, what=f"the line of {name}")
+    return int(line.findall(service.log)[-1])
 
 
 def is_accepting(stub: generation_pb2_grpc.GenerationServiceStub) -> bool:
