@@ -298,7 +298,9 @@ class Chunk(google.protobuf.message.Message):
     TEXT_FIELD_NUMBER: builtins.int
     TOKENS_FIELD_NUMBER: builtins.int
     text: builtins.str
-    """Text that became certain. Never splits a character, and never holds part of a stop string. May be empty."""
+    """Text that became certain. Never splits a character, and never holds part of a stop string. May be empty. It goes on
+    from a prompt that is text: its first word keeps the space before it. After token ids or a conversation it begins by itself.
+    """
     @property
     def tokens(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Token]:
         """The tokens, in order. Concatenated over a stream they are the whole output."""

@@ -79,7 +79,8 @@ class GenerationServiceServicer(object):
 
     def Generate(self, request, context):
         """Generates text. The stream holds chunks, then exactly one completion for each of the `n` sequences.
-        Cancelling the call or passing its deadline ends the work within one target pass.
+        Cancelling the call or passing its deadline ends the work within one target pass. A request that waits for a slot is
+        told so at once, by initial metadata `outrider-queued`; if the call then breaks, it may be sent again as it is.
 
         Errors: INVALID_ARGUMENT or OUT_OF_RANGE naming the field; NOT_FOUND for an unknown model or drafter;
         FAILED_PRECONDITION naming `model_fingerprint` when another model is served than the one it asks for, which no
