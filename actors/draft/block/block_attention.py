@@ -25,18 +25,21 @@ FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 
 def rotations(config: LayerShape, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of positions [..]; shape [.., 1, head_dim / 2] each. In float64, so that no position is too great."""
-    steps, gain = frequencies(config.head_dim, config.rope_theta, config.rope_scaling)
+    """Cosines and sines of positions [..]; shape [.., 1, rotary_dim / 2] each. In float64, so that no position is too great."""
+    rotated = config.rotary_dim or config.head_dim
+    steps, gain = frequencies(rotated, config.rope_theta, config.rope_scaling)
     angles = positions[..., None].double() * steps.to(positions.device)
     cosines, sines = angles.cos() * gain, angles.sin() * gain
     return cosines.float().unsqueeze(-2), sines.float().unsqueeze(-2)
 
 
 def rotate(heads: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
-    """Turns heads [.., H, head_dim] by their positions (Su et al. 2021, arXiv 2104.09864)."""
+    """Turns the first numbers of heads [.., H, head_dim] by their positions (Su et al. 2021, arXiv 2104.09864)."""
     cosines, sines = rotation
-    first, second = heads.chunk(2, dim=-1)
-    return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1)
+    half = cosines.shape[-1]
+    first, second, rest = heads.tensor_split((half, 2 * half), dim=-1)
+    turned = (first * cosines - second * sines, second * cosines + first * sines, rest)
+    return torch.cat(turned, dim=-1)
 
 
 class BlockAttention(nn.Module):

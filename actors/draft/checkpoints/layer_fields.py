@@ -165,6 +165,7 @@ def layer_fields(config: Mapping[str, Any]) -> dict[str, Any]:
         UnfitCheckpoint: A number is missing, or the layer computes something that ours do not.
     """
     width, num_heads = whole(config, "hidden_size"), whole(config, "num_attention_heads")
+    head_dim = whole(config, "head_dim", width // max(num_heads, 1))
     said = config.get("hidden_act") or "silu"
     if (kind := OTHER_NAMES.get(str(said), said)) not in ACTIVATIONS:
         raise UnfitCheckpoint(f"hidden_act is {said!r}; these run here: {', '.join(ACTIVATIONS)}")
@@ -183,16 +184,16 @@ def layer_fields(config: Mapping[str, Any]) -> dict[str, Any]:
         "num_layers": count(config, "num_hidden_layers"),
         "num_heads": num_heads,
         "num_key_heads": whole(config, "num_key_value_heads", num_heads),
-        "head_dim": whole(config, "head_dim", width // max(num_heads, 1)),
+        "head_dim": head_dim,
         "inner": whole(config, "intermediate_size"),
         "activation": kind,
         "eps": number(config, "rms_norm_eps", 1e-6),
-        **rotation_fields(config),
+        **rotation_fields(config, head_dim),
     }
 
 
-def rotation_fields(config: Mapping[str, Any]) -> dict[str, Any]:
-    """`rope_theta` and `rope_scaling` of our configurations, from either place where transformers has them.
+def rotation_fields(config: Mapping[str, Any], head_dim: int) -> dict[str, Any]:
+    """`rope_theta`, `rope_scaling` and `rotary_dim` of our configurations, from either place where transformers has them.
 
     Raises:
         UnfitCheckpoint: Positions are rotated in a way that ours are not.
@@ -211,9 +212,12 @@ def rotation_fields(config: Mapping[str, Any]) -> dict[str, Any]:
             raise UnfitCheckpoint(
                 f"{name} is false; halves of a head are turned here, not neighbours"
             )
-    share = given.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
-    if share not in (None, 1, 1.0):
-        raise UnfitCheckpoint(f"partial_rotary_factor is {share}; heads are rotated whole here")
+    factors = given if given.get("partial_rotary_factor") is not None else config
+    share = number(factors, "partial_rotary_factor", 1.0)
+    if (rotated := int(head_dim * share)) % 2 or not 0 < rotated <= head_dim:
+        raise UnfitCheckpoint(
+            f"partial_rotary_factor is {share:g}, {rotated} of the {head_dim} numbers of a head; an even number of them is rotated"
+        )
     scaling: dict[str, Any] = {}
     if kind not in PLAIN:
         scaling = {name: given[name] for name in ROTATION_FIELDS if given.get(name) is not None}
@@ -234,4 +238,5 @@ def rotation_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "rope_theta": theta,
         "rope_scaling": scaling,
+        "rotary_dim": rotated if rotated < head_dim else None,
     }

@@ -115,6 +115,8 @@ class LayerShape(NetShape):
     """Its function, as `layer_fields.ACTIVATIONS`."""
     has_biases: bool = False
     """Whether the maps of attention have biases."""
+    rotary_dim: int | None = None
+    """How many numbers of a head are rotated, the first of it; None: all."""
     rope_theta: float = 10_000.0
     rope_scaling: Mapping[str, Any] = field(default_factory=dict)
     """As `on_states.rotary.frequencies` takes it."""
@@ -134,5 +136,8 @@ class LayerShape(NetShape):
             raise ValueError(
                 f"num_heads is {self.num_heads}, which {self.num_key_heads} key heads do not divide"
             )
-        if self.head_dim % 2:
-            raise ValueError(f"head_dim is {self.head_dim}; it is rotated in pairs, so even")
+        rotated = self.head_dim if self.rotary_dim is None else self.rotary_dim
+        if type(rotated) is not int or rotated % 2 or not 0 < rotated <= self.head_dim:
+            raise ValueError(
+                f"head_dim is {self.head_dim}, of which {rotated!r} are rotated; it must be an even number of them"
+            )

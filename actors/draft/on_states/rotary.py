@@ -14,19 +14,19 @@ import torch
 
 
 def frequencies(
-    head_dim: int, theta: float, scaling: Mapping[str, Any]
+    rotated: int, theta: float, scaling: Mapping[str, Any]
 ) -> tuple[torch.Tensor, float]:
     """Radians a position of each pair, and what cosines and sines are multiplied by.
 
     Args:
-        head_dim: Numbers of a head.
+        rotated: Numbers of a head that are rotated.
         theta: Base of the powers.
         scaling: Parameters by transformers' names, with `rope_type`; empty: the plain kind.
 
     Returns:
-        Float64 [head_dim / 2], and a factor.
+        Float64 [rotated / 2], and a factor.
     """
-    half = head_dim // 2
+    half = rotated // 2
     plain = theta ** -(torch.arange(half, dtype=torch.float64) / half)
     if not scaling:
         return plain, 1.0
@@ -34,7 +34,7 @@ def frequencies(
     if scaling["rope_type"] == "llama3":
         return _llama3(plain, factor, scaling), 1.0
     if scaling["rope_type"] == "yarn":
-        return _yarn(plain, factor, theta, head_dim, scaling), _yarn_gain(factor, scaling)
+        return _yarn(plain, factor, theta, rotated, scaling), _yarn_gain(factor, scaling)
     return plain / factor, 1.0
 
 
@@ -47,20 +47,20 @@ def _llama3(plain: torch.Tensor, factor: float, scaling: Mapping[str, Any]) -> t
 
 
 def _yarn(
-    plain: torch.Tensor, factor: float, theta: float, head_dim: int, scaling: Mapping[str, Any]
+    plain: torch.Tensor, factor: float, theta: float, rotated: int, scaling: Mapping[str, Any]
 ) -> torch.Tensor:
     """Likewise, mixed by the number of the pair."""
     old = scaling["original_max_position_embeddings"]
 
     def pair_of(turns: float) -> float:
         """The pair that turns so often in the old context."""
-        return head_dim * math.log(old / (turns * 2.0 * math.pi)) / (2.0 * math.log(theta))
+        return rotated * math.log(old / (turns * 2.0 * math.pi)) / (2.0 * math.log(theta))
 
     first = pair_of(float(scaling.get("beta_fast") or 32.0))
     last = pair_of(float(scaling.get("beta_slow") or 1.0))
     if scaling.get("truncate", True):
         first, last = math.floor(first), math.ceil(last)
-    first, last = max(first, 0), min(last, head_dim - 1)
+    first, last = max(first, 0), min(last, rotated - 1)
     last += 0.001 if first == last else 0.0
     pairs = torch.arange(len(plain), dtype=torch.float64)
     slowed = ((pairs - first) / (last - first)).clamp(0.0, 1.0)

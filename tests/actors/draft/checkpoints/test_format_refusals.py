@@ -168,7 +168,8 @@ def test_other_tensors(tmp_path: Path, target: str, how: str) -> None:
         ({**DFLASH, "rms_norm_eps": "1e-6"}, "rms_norm_eps is '1e-6'"),
         ({**DFLASH, "layer_types": ["linear_attention"]}, "layer_types is .*linear_attention"),
         ({**DFLASH, "architectures": 1, "dflash_config": "x"}, "dflash_config is 'x'"),
-        ({**DFLASH, "partial_rotary_factor": 0.25}, "partial_rotary_factor is 0.25"),
+        ({**DFLASH, "partial_rotary_factor": 0}, "partial_rotary_factor is 0; a number greater"),
+        ({**DFLASH, "partial_rotary_factor": 1.5}, "partial_rotary_factor is 1.5, .* of the"),
         ({**DFLASH, "quantization_config": {"quant_method": "fp8"}}, "quantised"),
         (
             {**DFLASH, "num_hidden_layers": 2, "layer_types": MIXED, "sliding_window": 64},
